@@ -54,6 +54,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.TOO_MUCH_GARBAGE): 409,
     (None, Reason.LOCK_NOT_FOUND): 404,
     (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
+    (None, Reason.SIGN_IN_UNSUPPORTED): 502,
     # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.
     (None, Reason.TOO_MANY_LOCKS): 403,
     (None, Reason.TOO_MANY_TOKENS): 403,

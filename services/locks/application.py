@@ -27,8 +27,10 @@ from services.locks.audit.recorder import watch_transactions
 from services.locks.events.feed import LockFeed
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.lookups import ForgeLookups
+from services.locks.issuers.code_flow import CodeFlow
 from services.locks.issuers.discovery import Discovery
 from services.locks.issuers.key_sets import KeySets
+from services.locks.issuers.redemption import Redemption
 from services.locks.issuers.sign_in import SignIn
 from services.locks.locking.pages import LockPages
 from services.locks.locking.retention import keep_deleting_expired
@@ -76,8 +78,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     changes = Notifications(settings.database, revocation_feed.SOURCE)
     uses = TokenUses(database)
     refusals = Refusals(database)
-    keys = KeySets(Discovery().read_keys, stale_seconds=settings.issuer_stale_seconds)
+    discovery = Discovery()
+    keys = KeySets(discovery.read, stale_seconds=settings.issuer_stale_seconds)
     sign_in = SignIn(database, uses, keys, token_seconds=settings.sign_in_seconds)
+    code_flow = CodeFlow(database, sign_in, keys, Redemption(discovery))
     storage = StorageClient(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
     )
@@ -88,7 +92,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
     rates = RequestRates(database, default_limit=settings.requests_per_hour)
-    access = AccessServicer(database, changes, uses, refusals, sign_in, forges, storage, rates)
+    access = AccessServicer(database, changes, uses, refusals, sign_in, code_flow, forges, storage, rates)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -35,6 +36,11 @@ class Issuer:
         self.is_answering = True
         self.named_url = url
         self.discovery: dict[str, Any] = {}
+        self.redeemed: list[dict[str, str]] = []
+        self.token_answer: tuple[int, object] = (400, {"error": "invalid_grant"})
+        """The status and the JSON for every code."""
+        self.may_redeem = threading.Event()
+        self.may_redeem.set()
 
     @property
     def key_readings(self) -> int:
@@ -94,6 +100,18 @@ def running_issuer() -> Iterator[Issuer]:
             self.end_headers()
             self.wfile.write(body)
 
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            issuer.redeemed.append(dict(parse_qsl(form, strict_parsing=True)))
+            issuer.may_redeem.wait()
+            status, found = issuer.token_answer
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Location", f"{issuer.url}/elsewhere")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name of the overridden one
             """Write nothing."""
 
@@ -104,6 +122,7 @@ def running_issuer() -> Iterator[Issuer]:
     try:
         yield issuer
     finally:
+        issuer.may_redeem.set()
         server.shutdown()
         server.server_close()
         thread.join()

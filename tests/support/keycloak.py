@@ -37,7 +37,9 @@ _REALM: dict[str, Any] = {
         {
             "clientId": "towpath",
             "publicClient": True,
-            "standardFlowEnabled": False,
+            "standardFlowEnabled": True,
+            # Keycloak lets a loopback address have any port.
+            "redirectUris": ["http://127.0.0.1/-/sign-in/callback"],
             "directAccessGrantsEnabled": True,
             "attributes": {"oauth2.device.authorization.grant.enabled": "true"},
             "protocolMappers": [

@@ -49,6 +49,8 @@ async def make_token(
     """
     # One at a time: two calls at once would both find room for the last token.
     await connection.execute(select(col(User.id)).where(col(User.id) == user_id).with_for_update(key_share=True))
+    # The token is not revoked before this transaction ends.
+    await connection.execute(select(col(Token.id)).where(col(Token.id) == token_id).with_for_update(read=True))
     await check_valid(connection, token_id=token_id, user_id=user_id)
     maker = await _find_maker(connection, user_id=user_id, token_id=token_id, seconds=seconds)
     if (reason := _refusal(maker)) is not None:
@@ -67,21 +69,16 @@ async def make_token(
 
 
 async def _find_maker(connection: AsyncConnection, *, user_id: int, token_id: int, seconds: int) -> _Maker:
-    """Return the token that makes another one, and hold it: it is not revoked before the transaction ends."""
     wanted = func.now() + timedelta(seconds=seconds) if seconds else literal(None)
-    statement = (
-        select(
-            IS_LISTED,
-            IS_OF_SIGN_IN,
-            exists().where(col(TokenGrant.token_id) == token_id),
-            exists(granted_to(user_id=user_id, token_id=0).subquery().select()),
-            col(Token.requests_per_hour),
-            # The earlier one; a moment that is NULL is not compared.
-            func.least(wanted, col(Token.expires_at)),
-        )
-        .where(col(Token.id) == token_id)
-        .with_for_update(read=True, of=Token)
-    )
+    statement = select(
+        IS_LISTED,
+        IS_OF_SIGN_IN,
+        exists().where(col(TokenGrant.token_id) == token_id),
+        granted_to(user_id=user_id, token_id=0).exists(),
+        col(Token.requests_per_hour),
+        # The earlier one; a moment that is NULL is not compared.
+        func.least(wanted, col(Token.expires_at)),
+    ).where(col(Token.id) == token_id)
     return _Maker(*(await connection.execute(statement)).one())
 
 

@@ -12,6 +12,7 @@ from services.locks.access.request_rates import RequestRates
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import token_hash
 from services.locks.forges.authentication import ForgeAuthentication
+from services.locks.issuers.code_flow import CodeFlow
 from services.locks.issuers.sign_in import SignIn
 from services.locks.storage_client import StorageClient
 
@@ -25,6 +26,7 @@ class AccessHandlers(AccessServiceServicer):
     uses: TokenUses
     refusals: Refusals
     sign_in: SignIn
+    code_flow: CodeFlow
     forges: ForgeAuthentication
     storage: StorageClient
     rates: RequestRates

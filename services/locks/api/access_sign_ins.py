@@ -8,6 +8,7 @@ from services.common.errors import Unauthenticated
 from services.common.rpc.log_fields import add_log_fields
 from services.locks.access.ssh_keys import issue_session_token, known_key
 from services.locks.api.access_base import AccessHandlers
+from services.locks.issuers.code_flow import Returned, Started
 from services.locks.issuers.table import list_sign_ins
 
 
@@ -41,6 +42,39 @@ class SignInHandlers(AccessHandlers):
         for issuer in await self.database.run(list_sign_ins):
             response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
         return response
+
+    async def StartSignIn(self, request: pb.StartSignInRequest, _context: object) -> pb.StartSignInResponse:
+        """Return the URL at which a person signs in with a browser."""
+        url = await self.code_flow.start(
+            request.issuer,
+            Started(
+                redirect_uri=request.redirect_uri,
+                state=request.state,
+                nonce=request.nonce,
+                code_challenge=request.code_challenge,
+            ),
+        )
+        return pb.StartSignInResponse(authorization_url=url)
+
+    async def FinishSignIn(self, request: pb.FinishSignInRequest, _context: object) -> pb.FinishSignInResponse:
+        """Give a token of ours for the code of a sign-in."""
+        returned = Returned(
+            redirect_uri=request.redirect_uri,
+            code=request.code,
+            code_verifier=request.code_verifier,
+            nonce=request.nonce,
+            issuer_url=request.response_issuer,
+        )
+        try:
+            given = await self.code_flow.finish(request.issuer, returned)
+        except Unauthenticated as error:
+            self.refuse_credential(request.code, error)
+            raise
+        user = given.user.user
+        add_log_fields(user=user.name)
+        return pb.FinishSignInResponse(
+            secret=given.secret, valid_seconds=given.valid_seconds, user_name=user.name, user_id=user.id
+        )
 
     async def FindSshKey(self, request: pb.FindSshKeyRequest, _context: object) -> pb.FindSshKeyResponse:
         """Return the SSH key of a fingerprint."""

@@ -1,9 +1,10 @@
-"""The key set of an issuer, found by OpenID Connect Discovery: two requests, bounded in bytes and time."""
+"""The keys and endpoints of an issuer, found by OpenID Connect Discovery: two requests, bounded in bytes and time."""
 
 import asyncio
 import ipaddress
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -12,7 +13,8 @@ from pydantic_core import from_json
 from services.locks.issuers.keys import SigningKey, parse_key_set
 
 _DOCUMENT = "/.well-known/openid-configuration"
-_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
+"""The time that an issuer has for an answer."""
 _MAX_BYTES = 256 * 1024
 _MAX_URL_CHARACTERS = 2_000
 
@@ -21,19 +23,42 @@ class IssuerUnavailableError(Exception):
     """The keys of an issuer cannot be read; the message says why."""
 
 
+class Endpoints(NamedTuple):
+    """The URLs at which people sign in and codes are redeemed, empty where there is none that may be used.
+
+    `names_itself` says that an issuer puts its URL into each authorization response (RFC 9207).
+    """
+
+    authorization: str
+    token: str
+    scopes: frozenset[str] = frozenset()
+    names_itself: bool = False
+
+
+class Metadata(NamedTuple):
+    """The keys and the endpoints of an issuer."""
+
+    keys: Sequence[SigningKey]
+    endpoints: Endpoints
+
+
 def check_url(url: str) -> None:
     """Raise ValueError unless a URL is https with a host, or http with a loopback address.
 
     Whoever could change what an issuer answers over http could sign as anybody.
     """
     parts = urlsplit(url)
-    is_visible = url.isascii() and url.isprintable() and " " not in url
-    if len(url) > _MAX_URL_CHARACTERS or not is_visible or not parts.hostname or parts.username is not None:
+    if len(url) > _MAX_URL_CHARACTERS or not is_visible(url) or not parts.hostname or parts.username is not None:
         raise ValueError(f"expected https://HOST/..., at most {_MAX_URL_CHARACTERS} characters, without credentials")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ValueError("expected a URL without a query and without a fragment")
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
         raise ValueError("expected https; only a loopback address may have http")
+
+
+def is_visible(text: str) -> bool:
+    """Return whether a text is printable ASCII without spaces."""
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def _is_loopback(host: str) -> bool:
@@ -44,29 +69,31 @@ def _is_loopback(host: str) -> bool:
 
 
 class Discovery:
-    """Reads key sets. Neither redirects nor the proxies of the environment are followed."""
+    """Makes requests to issuers. Neither redirects nor the proxies of the environment are followed."""
 
     def __init__(self) -> None:
         self._tls: asyncio.Future[ssl.SSLContext] | None = None
 
-    async def read_keys(self, issuer_url: str) -> Sequence[SigningKey]:
-        """Return the keys of an issuer. Raises `IssuerUnavailableError`, after five seconds at the latest."""
+    async def read(self, issuer_url: str) -> Metadata:
+        """Return what an issuer publishes. Raises `IssuerUnavailableError`, after five seconds at the latest."""
         try:
-            async with asyncio.timeout(_SECONDS), await self._client() as client:
+            async with asyncio.timeout(ANSWER_SECONDS), await self.client() as client:
                 found = await _read_json(client, issuer_url.rstrip("/") + _DOCUMENT)
-                return parse_key_set(await _read_json(client, _key_set_url(found, issuer_url)))
+                keys = parse_key_set(await _read_json(client, _key_set_url(found, issuer_url)))
+                return Metadata(keys, _endpoints(found, issuer_url))
         except TimeoutError as error:
-            raise IssuerUnavailableError(f"no answer within {_SECONDS:g} s") from error
+            raise IssuerUnavailableError(f"no answer within {ANSWER_SECONDS:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise IssuerUnavailableError(f"{type(error).__name__}: {error}") from error
         except ValueError as error:
             raise IssuerUnavailableError(str(error)) from error
 
-    async def _client(self) -> httpx.AsyncClient:
+    async def client(self) -> httpx.AsyncClient:
+        """Return a new client, which the caller closes."""
         if self._tls is None:
             # It reads all certificates of the system.
             self._tls = asyncio.ensure_future(asyncio.to_thread(httpx.create_ssl_context))
-        return httpx.AsyncClient(verify=await asyncio.shield(self._tls), trust_env=False, timeout=_SECONDS)
+        return httpx.AsyncClient(verify=await asyncio.shield(self._tls), trust_env=False, timeout=ANSWER_SECONDS)
 
 
 def _key_set_url(found: object, issuer_url: str) -> str:
@@ -74,27 +101,59 @@ def _key_set_url(found: object, issuer_url: str) -> str:
     document = found if isinstance(found, dict) else {}
     if document.get("issuer") != issuer_url:
         raise ValueError(f"the discovery document is that of {document.get('issuer')!r}, expected {issuer_url!r}")
-    named = document.get("jwks_uri")
-    url = named if isinstance(named, str) else ""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and urlsplit(issuer_url).scheme == "https":
-        raise ValueError("the jwks_uri of the discovery document is not https")
     try:
-        check_url(url.partition("?")[0])
+        return _url_in(document, "jwks_uri", issuer_url)
     except ValueError as error:
         raise ValueError(f"jwks_uri: {error}") from error
+
+
+def _url_in(document: Mapping[str, object], name: str, issuer_url: str) -> str:
+    """Return a URL of a discovery document. Raises ValueError for one that may not be used."""
+    named = document.get(name)
+    url = named if isinstance(named, str) else ""
+    if urlsplit(url).scheme != "https" and urlsplit(issuer_url).scheme == "https":
+        raise ValueError("the URL in the discovery document is not https")
+    path, _, query = url.partition("?")
+    check_url(path)
+    if len(query) > _MAX_URL_CHARACTERS or not is_visible(query) or "#" in query:
+        raise ValueError("expected a URL without a fragment")
     return url
+
+
+def _endpoints(found: object, issuer_url: str) -> Endpoints:
+    """Return the endpoints of a discovery document. Keys count also where nobody can sign in by a code."""
+    document = found if isinstance(found, dict) else {}
+    scopes = document.get("scopes_supported")
+    names = frozenset(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else frozenset()
+    return Endpoints(
+        _endpoint(document, "authorization_endpoint", issuer_url),
+        _endpoint(document, "token_endpoint", issuer_url),
+        names,
+        document.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def _endpoint(document: Mapping[str, object], name: str, issuer_url: str) -> str:
+    try:
+        return _url_in(document, name, issuer_url)
+    except ValueError:
+        return ""
 
 
 async def _read_json(client: httpx.AsyncClient, url: str) -> object:
     """Return the JSON at a URL. Raises ValueError for another status than 200, and for more than 256 KiB."""
-    body = bytearray()
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
         if response.status_code != httpx.codes.OK:
             raise ValueError(f"{url} answered {response.status_code}")
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > _MAX_BYTES:
-                raise ValueError(f"{url} answered more than {_MAX_BYTES} bytes")
+        return await json_of(response)
+
+
+async def json_of(response: httpx.Response) -> object:
+    """Return the JSON of a streamed answer. Raises ValueError for anything else, and for more than 256 KiB."""
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _MAX_BYTES:
+            raise ValueError(f"{response.url} answered more than {_MAX_BYTES} bytes")
     value: object = from_json(bytes(body))
     return value

@@ -1,9 +1,9 @@
-"""Cache of the key sets of issuers: read by one request at a time, and kept through an outage for a bounded time."""
+"""Cache of the keys and endpoints of issuers: read by one request at a time, and kept through an outage for a while."""
 
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from services.common.errors import Reason, ResourceExhausted, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.locks import metrics
-from services.locks.issuers.discovery import IssuerUnavailableError
+from services.locks.issuers.discovery import Endpoints, IssuerUnavailableError, Metadata
 from services.locks.issuers.keys import SigningKey, find_key
 from services.locks.issuers.refusal import refused
 
@@ -21,27 +21,29 @@ REFETCH_SECONDS = 60.0
 """The time between two readings because of unknown keys, so that made-up tokens cannot make requests to the issuer."""
 _PAUSE_SECONDS = 10.0
 
+_NOTHING = Metadata((), Endpoints("", ""))
+
 _log = get_logger(__name__)
 
 
 @dataclass
 class _KeySet:
-    """The keys of one issuer with the times of its requests (`time.monotonic`), and the request in flight."""
+    """The metadata of one issuer with the times of its requests (`time.monotonic`), and the request in flight."""
 
-    keys: Sequence[SigningKey] = ()
+    metadata: Metadata = _NOTHING
     read_at: float = -math.inf
     failed_at: float = -math.inf
     unknown_at: float = -math.inf
-    reading: asyncio.Task[Sequence[SigningKey]] | None = None
+    reading: asyncio.Task[Metadata] | None = None
 
 
 class KeySets:
-    """The key sets of all issuers. Its owner closes it.
+    """The keys and endpoints of all issuers. Its owner closes it.
 
-    `read` reads those of one issuer; keys are kept for at most `stale_seconds` after the last reading that succeeded.
+    `read` reads those of one issuer; they are kept for at most `stale_seconds` after the last reading that succeeded.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[Sequence[SigningKey]]], *, stale_seconds: float) -> None:
+    def __init__(self, read: Callable[[str], Awaitable[Metadata]], *, stale_seconds: float) -> None:
         self._read = read
         self._stale_seconds = stale_seconds
         self._sets: dict[str, _KeySet] = {}
@@ -59,33 +61,37 @@ class KeySets:
         ago, and `Unavailable` if it does not answer; both with the metadata `retry_after`.
         """
         found = self._sets.setdefault(issuer_url, _KeySet())
-        if (key := find_key(await self._keys(issuer_url, found), key_id, algorithm)) is not None:
+        if (key := find_key((await self._current(issuer_url, found)).keys, key_id, algorithm)) is not None:
             return key
         # A reading in flight may have begun before the issuer had the key: it can find the key, and refuse no token.
-        in_flight = await self._fetch(issuer_url, found) if found.reading is not None else ()
-        if (key := find_key(in_flight, key_id, algorithm)) is not None:
+        in_flight = await self._fetch(issuer_url, found) if found.reading is not None else _NOTHING
+        if (key := find_key(in_flight.keys, key_id, algorithm)) is not None:
             return key
         if found.reading is None:
             if (seconds := found.unknown_at + REFETCH_SECONDS - time.monotonic()) > 0:
                 message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
                 raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)))
             found.unknown_at = time.monotonic()
-        if (key := find_key(await self._fetch(issuer_url, found), key_id, algorithm)) is not None:
+        if (key := find_key((await self._fetch(issuer_url, found)).keys, key_id, algorithm)) is not None:
             return key
         raise refused("kid: the key of the JSON Web Token is not among those of its issuer")
 
-    async def _keys(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
+    async def endpoints(self, issuer_url: str) -> Endpoints:
+        """Return an issuer's endpoints. Raises `Unavailable` if it does not answer, with the metadata `retry_after`."""
+        return (await self._current(issuer_url, self._sets.setdefault(issuer_url, _KeySet()))).endpoints
+
+    async def _current(self, issuer_url: str, found: _KeySet) -> Metadata:
         age = time.monotonic() - found.read_at
         if age < REFRESH_SECONDS:
-            return found.keys
+            return found.metadata
         if age < self._stale_seconds:
             if time.monotonic() >= found.failed_at + _PAUSE_SECONDS:
                 self._start(issuer_url, found)
-            return found.keys
+            return found.metadata
         return await self._fetch(issuer_url, found)
 
-    async def _fetch(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
-        """Return the keys that the issuer has now. Raises `Unavailable`, also for a while after a failure."""
+    async def _fetch(self, issuer_url: str, found: _KeySet) -> Metadata:
+        """Return what the issuer publishes now. Raises `Unavailable`, also for a while after a failure."""
         if found.reading is None and (seconds := found.failed_at + _PAUSE_SECONDS - time.monotonic()) > 0:
             raise _unavailable(issuer_url, seconds)
         try:
@@ -93,7 +99,7 @@ class KeySets:
         except IssuerUnavailableError as error:
             raise _unavailable(issuer_url, _PAUSE_SECONDS) from error
 
-    def _start(self, issuer_url: str, found: _KeySet) -> asyncio.Task[Sequence[SigningKey]]:
+    def _start(self, issuer_url: str, found: _KeySet) -> asyncio.Task[Metadata]:
         """Return the request in flight; begin one if there is none."""
         if found.reading is None:
             found.reading = asyncio.create_task(self._refresh(issuer_url, found))
@@ -101,10 +107,10 @@ class KeySets:
             found.reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         return found.reading
 
-    async def _refresh(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
+    async def _refresh(self, issuer_url: str, found: _KeySet) -> Metadata:
         asked_at = time.monotonic()
         try:
-            found.keys = await self._read(issuer_url)
+            found.metadata = await self._read(issuer_url)
         except IssuerUnavailableError as error:
             found.failed_at = time.monotonic()
             metrics.KEY_SET_READINGS.labels("failed").inc()
@@ -114,7 +120,7 @@ class KeySets:
             found.reading = None
         found.read_at = asked_at
         metrics.KEY_SET_READINGS.labels("read").inc()
-        return found.keys
+        return found.metadata
 
 
 def _unavailable(issuer_url: str, seconds: float) -> Unavailable:

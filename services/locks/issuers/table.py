@@ -81,6 +81,14 @@ async def list_sign_ins(connection: AsyncConnection) -> Sequence[Issuer]:
     return [Issuer(**row) for row in (await connection.execute(statement.order_by(col(Issuer.name)))).mappings()]
 
 
+async def find_for_sign_in(connection: AsyncConnection, name: str) -> Issuer:
+    """Return the issuer of that name. Raises `NotFound` (ISSUER_NOT_FOUND), also if nobody can sign in there."""
+    issuer = await find_issuer(connection, name)
+    if not (issuer.client_id and issuer.user_claim):
+        raise NotFound(Reason.ISSUER_NOT_FOUND, f"nobody can sign in at the issuer {name}")
+    return issuer
+
+
 async def delete_issuer(connection: AsyncConnection, name: str) -> IssuerWithRules:
     """Delete an issuer with its tokens and identities, and return it. Raises `NotFound` (ISSUER_NOT_FOUND)."""
     found = await _with_rules(connection, await find_issuer(connection, name, hold=True))

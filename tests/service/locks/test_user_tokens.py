@@ -197,7 +197,8 @@ async def test_a_user_has_at_most_a_hundred(service: RunningLocks, team: Team, d
     alice = await _alice(service, team)
     fill = text(
         "INSERT INTO tokens (user_id, name, token_hash, expires_at)"
-        " SELECT id, 'old-' || n, sha256(concat(id, ' ', n)::bytea), now() FROM users, generate_series(1, :count) AS n WHERE id = :user"
+        " SELECT id, 'old-' || n, sha256(concat(id, ' ', n)::bytea), now()"
+        " FROM users, generate_series(1, :count) AS n WHERE id = :user"
     )
     async with database.engine.begin() as connection:
         await connection.execute(fill, {"user": team.alice, "count": MAX_TOKENS - 4})

@@ -64,9 +64,11 @@ async function started() {
       {
         client_id: 'towpath',
         token_endpoint_auth_method: 'none',
-        grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
-        redirect_uris: [],
-        response_types: [],
+        // The port of a loopback address does not count for a native client (RFC 8252).
+        application_type: 'native',
+        grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'authorization_code', 'refresh_token'],
+        redirect_uris: ['http://127.0.0.1/-/sign-in/callback'],
+        response_types: ['code'],
       },
     ],
     claims: { openid: ['sub'], profile: ['preferred_username'], groups: ['groups'] },

@@ -51,6 +51,7 @@ ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
     (DeadlineExceeded(HttpReason.CLIENT_SILENT, ""), dict.fromkeys(Area, 408)),
     (AlreadyExists(Reason.PATH_LOCKED, ""), {Area.LOCKS: 409}),
     (FailedPrecondition(Reason.OBJECT_REMOVED, ""), {Area.ACTIONS: 410}),
+    (FailedPrecondition(Reason.SIGN_IN_UNSUPPORTED, ""), dict.fromkeys(Area, 502)),
     (FailedPrecondition(Reason.USER_HOLDS_LOCKS, ""), dict.fromkeys(Area, 500)),
     (OutOfRange(Reason.OFFSET_OUT_OF_RANGE, "", size="5"), dict.fromkeys(Area, 416)),
     (ResourceExhausted(Reason.BATCH_TOO_LARGE, ""), dict.fromkeys(Area, 413)),

@@ -1,13 +1,14 @@
 """Key sets: a key that an issuer has just published is found, however many requests are on their way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 from joserfc.jwk import ECKey
 
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
 from services.locks.issuers import key_sets
+from services.locks.issuers.discovery import Endpoints, Metadata
 from services.locks.issuers.key_sets import KeySets
 from services.locks.issuers.keys import ALGORITHMS, SigningKey
 
@@ -25,14 +26,14 @@ class Published:
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    async def read(self, url: str) -> Sequence[SigningKey]:
-        """Return the keys."""
+    async def read(self, url: str) -> Metadata:
+        """Return the keys, and the endpoints with the number of the reading."""
         assert url == URL
         self.readings += 1
         self.begun.put_nowait(self.readings)
-        keys = tuple(self.keys)
+        found = Metadata(tuple(self.keys), Endpoints(f"{URL}/{self.readings}", f"{URL}/token"))
         await self.may_end.wait()
-        return keys
+        return found
 
 
 @pytest.fixture
@@ -84,3 +85,13 @@ async def test_a_key_that_is_newer_than_a_search_in_flight(sets: KeySets, publis
     assert caught.value.reason == Reason.RATE_LIMITED
     assert 0 < int(caught.value.metadata["retry_after"]) <= 60
     assert published.readings == 2
+
+
+async def test_endpoints_are_read_with_the_keys(
+    sets: KeySets, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sign-in makes no request of its own; after a while, it has the next one made, and does not wait for it."""
+    assert (await sets.endpoints(URL)).authorization == f"{URL}/1"
+    monkeypatch.setattr(key_sets, "REFRESH_SECONDS", 0.0)
+    assert (await sets.endpoints(URL)).authorization == f"{URL}/1"
+    assert await published.begun.get() == 2

@@ -1284,3 +1284,141 @@ class RevokeUserTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeUserTokenResponse: _TypeAlias = RevokeUserTokenResponse  # noqa: Y015
+
+@_typing.final
+class StartSignInRequest(_message.Message):
+    """StartSignInRequest says where and for whom a sign-in begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    REDIRECT_URI_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    CODE_CHALLENGE_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The name of the issuer."""
+    redirect_uri: _builtins.str
+    """The address to which the issuer sends the browser back, as it is registered there: http or https, without a fragment."""
+    state: _builtins.str
+    """What the issuer sends back with the code: 16 to 512 of [A-Za-z0-9._~-], which nobody can guess."""
+    nonce: _builtins.str
+    """What the ID token has to have: 16 to 512 of [A-Za-z0-9._~-], which nobody can guess."""
+    code_challenge: _builtins.str
+    """The SHA-256 of the code verifier in base64url without padding (S256)."""
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        redirect_uri: _builtins.str = ...,
+        state: _builtins.str = ...,
+        nonce: _builtins.str = ...,
+        code_challenge: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_challenge", b"code_challenge", "issuer", b"issuer", "nonce", b"nonce", "redirect_uri", b"redirect_uri", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartSignInRequest: _TypeAlias = StartSignInRequest  # noqa: Y015
+
+@_typing.final
+class StartSignInResponse(_message.Message):
+    """StartSignInResponse tells where to send the browser."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTHORIZATION_URL_FIELD_NUMBER: _builtins.int
+    authorization_url: _builtins.str
+    """The URL."""
+    def __init__(
+        self,
+        *,
+        authorization_url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorization_url", b"authorization_url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartSignInResponse: _TypeAlias = StartSignInResponse  # noqa: Y015
+
+@_typing.final
+class FinishSignInRequest(_message.Message):
+    """FinishSignInRequest carries what the issuer has sent back, and what was kept with the browser."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    REDIRECT_URI_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    CODE_VERIFIER_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    RESPONSE_ISSUER_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The name of the issuer, as in StartSignInRequest."""
+    redirect_uri: _builtins.str
+    """The redirect_uri of StartSignInRequest."""
+    code: _builtins.str
+    """The code that the issuer has sent back: 1 to 4,096 printable characters of ASCII."""
+    code_verifier: _builtins.str
+    """The verifier of the challenge: 43 to 128 of [A-Za-z0-9._~-]."""
+    nonce: _builtins.str
+    """The nonce of StartSignInRequest."""
+    response_issuer: _builtins.str
+    """The parameter `iss` that the issuer has sent back (RFC 9207); empty where there is none. It has to be there where
+    the issuer says that it sends one, and has to be the issuer's URL.
+    """
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        redirect_uri: _builtins.str = ...,
+        code: _builtins.str = ...,
+        code_verifier: _builtins.str = ...,
+        nonce: _builtins.str = ...,
+        response_issuer: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "code_verifier", b"code_verifier", "issuer", b"issuer", "nonce", b"nonce", "redirect_uri", b"redirect_uri", "response_issuer", b"response_issuer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishSignInRequest: _TypeAlias = FinishSignInRequest  # noqa: Y015
+
+@_typing.final
+class FinishSignInResponse(_message.Message):
+    """FinishSignInResponse carries the new token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    VALID_SECONDS_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret, which no later call returns."""
+    valid_seconds: _builtins.int
+    """The seconds for which it is valid."""
+    user_name: _builtins.str
+    """The user's name."""
+    user_id: _builtins.int
+    """The user's id."""
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+        valid_seconds: _builtins.int = ...,
+        user_name: _builtins.str = ...,
+        user_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "user_id", b"user_id", "user_name", b"user_name", "valid_seconds", b"valid_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishSignInResponse: _TypeAlias = FinishSignInResponse  # noqa: Y015

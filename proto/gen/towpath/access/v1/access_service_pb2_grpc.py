@@ -98,6 +98,16 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
                 _registered_method=True)
+        self.StartSignIn = channel.unary_unary(
+                '/towpath.access.v1.AccessService/StartSignIn',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInResponse.FromString,
+                _registered_method=True)
+        self.FinishSignIn = channel.unary_unary(
+                '/towpath.access.v1.AccessService/FinishSignIn',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInResponse.FromString,
+                _registered_method=True)
         self.ListUserRepositories = channel.unary_unary(
                 '/towpath.access.v1.AccessService/ListUserRepositories',
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesRequest.SerializeToString,
@@ -267,6 +277,34 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartSignIn(self, request, context):
+        """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
+        one of the issuers that ListSignIns tells. The caller keeps the state, the nonce and the verifier of the challenge
+        with the browser until the issuer sends that back. The client at the issuer is a public one, without a secret.
+
+        Errors: NOT_FOUND (ISSUER_NOT_FOUND: there is no such issuer, or nobody can sign in there), FAILED_PRECONDITION
+        (SIGN_IN_UNSUPPORTED: the issuer has no authorization endpoint, or none that may be used), UNAVAILABLE (the issuer
+        does not answer; with the metadata "retry_after"), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishSignIn(self, request, context):
+        """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
+        ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
+        person signs in again.
+
+        Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
+        (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
+        verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+        another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
+        FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListUserRepositories(self, request, context):
         """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
         CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
@@ -386,6 +424,16 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.IssueSessionToken,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.SerializeToString,
+            ),
+            'StartSignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartSignIn,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInResponse.SerializeToString,
+            ),
+            'FinishSignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishSignIn,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInResponse.SerializeToString,
             ),
             'ListUserRepositories': grpc.unary_unary_rpc_method_handler(
                     servicer.ListUserRepositories,
@@ -736,6 +784,60 @@ class AccessService:
             '/towpath.access.v1.AccessService/IssueSessionToken',
             towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartSignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/StartSignIn',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.StartSignInResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishSignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/FinishSignIn',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.FinishSignInResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -128,6 +128,26 @@ class AccessServiceStub:
     proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
     is no fingerprint, or the life of the token is out of bounds).
     """
+    StartSignIn: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.StartSignInRequest, _access_service_pb2.StartSignInResponse]
+    """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
+    one of the issuers that ListSignIns tells. The caller keeps the state, the nonce and the verifier of the challenge
+    with the browser until the issuer sends that back. The client at the issuer is a public one, without a secret.
+
+    Errors: NOT_FOUND (ISSUER_NOT_FOUND: there is no such issuer, or nobody can sign in there), FAILED_PRECONDITION
+    (SIGN_IN_UNSUPPORTED: the issuer has no authorization endpoint, or none that may be used), UNAVAILABLE (the issuer
+    does not answer; with the metadata "retry_after"), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    FinishSignIn: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.FinishSignInRequest, _access_service_pb2.FinishSignInResponse]
+    """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
+    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
+    person signs in again.
+
+    Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
+    (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
+    verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+    another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
+    FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
+    """
     ListUserRepositories: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListUserRepositoriesRequest, _access_service_pb2.ListUserRepositoriesResponse]
     """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
     CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
@@ -269,6 +289,26 @@ class AccessServiceAsyncStub(AccessServiceStub):
     time is over or its key is removed, and no list shows it. The caller vouches that the session has
     proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
     is no fingerprint, or the life of the token is out of bounds).
+    """
+    StartSignIn: _aio.UnaryUnaryMultiCallable[_access_service_pb2.StartSignInRequest, _access_service_pb2.StartSignInResponse]  # type: ignore[assignment]
+    """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
+    one of the issuers that ListSignIns tells. The caller keeps the state, the nonce and the verifier of the challenge
+    with the browser until the issuer sends that back. The client at the issuer is a public one, without a secret.
+
+    Errors: NOT_FOUND (ISSUER_NOT_FOUND: there is no such issuer, or nobody can sign in there), FAILED_PRECONDITION
+    (SIGN_IN_UNSUPPORTED: the issuer has no authorization endpoint, or none that may be used), UNAVAILABLE (the issuer
+    does not answer; with the metadata "retry_after"), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    FinishSignIn: _aio.UnaryUnaryMultiCallable[_access_service_pb2.FinishSignInRequest, _access_service_pb2.FinishSignInResponse]  # type: ignore[assignment]
+    """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
+    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
+    person signs in again.
+
+    Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
+    (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
+    verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+    another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
+    FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
     """
     ListUserRepositories: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUserRepositoriesRequest, _access_service_pb2.ListUserRepositoriesResponse]  # type: ignore[assignment]
     """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
@@ -480,6 +520,38 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         time is over or its key is removed, and no list shows it. The caller vouches that the session has
         proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
         is no fingerprint, or the life of the token is out of bounds).
+        """
+
+    @_abc_1.abstractmethod
+    def StartSignIn(
+        self,
+        request: _access_service_pb2.StartSignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.StartSignInResponse, _abc.Awaitable[_access_service_pb2.StartSignInResponse]]:
+        """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
+        one of the issuers that ListSignIns tells. The caller keeps the state, the nonce and the verifier of the challenge
+        with the browser until the issuer sends that back. The client at the issuer is a public one, without a secret.
+
+        Errors: NOT_FOUND (ISSUER_NOT_FOUND: there is no such issuer, or nobody can sign in there), FAILED_PRECONDITION
+        (SIGN_IN_UNSUPPORTED: the issuer has no authorization endpoint, or none that may be used), UNAVAILABLE (the issuer
+        does not answer; with the metadata "retry_after"), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+
+    @_abc_1.abstractmethod
+    def FinishSignIn(
+        self,
+        request: _access_service_pb2.FinishSignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.FinishSignInResponse, _abc.Awaitable[_access_service_pb2.FinishSignInResponse]]:
+        """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
+        ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
+        person signs in again.
+
+        Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
+        (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
+        verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+        another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
+        FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,322 @@
+"""Sign-in in a browser by authorization code with PKCE: at a real provider, and at one that answers as a test likes."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import pytest
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Reason,
+    ServiceError,
+    Unauthenticated,
+    Unavailable,
+)
+from services.locks.issuers import redemption
+from tests.service.locks.browser_sign_in import REDIRECT_URI, BrowserSignIn
+from tests.service.locks.conftest import Team
+from tests.service.locks.issuers import add_group, add_issuer, authenticate, check
+from tests.support.authorization import authorize
+from tests.support.issuer import Issuer, running_issuer
+from tests.support.locks import RunningLocks, refused
+from tests.support.oidc_provider import OidcProvider, running_provider
+from tests.support.postgres import TestPostgres
+
+CLIENT = "towpath"
+
+
+@pytest.fixture(scope="module")
+async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
+    """A real provider."""
+    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def sso(service: RunningLocks, provider: OidcProvider) -> str:
+    """The name of the real provider at the service."""
+    request = admin.CreateIssuerRequest(
+        name="sso",
+        url=provider.url,
+        client_id=provider.client_id,
+        user_claim="preferred_username",
+        groups_claim="groups",
+    )
+    return (await service.admin_peer.call(service.admin.CreateIssuer, request)).issuer.name
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of its own for each test, with the endpoints for a sign-in in a browser."""
+    with running_issuer() as running:
+        running.discovery = {
+            "authorization_endpoint": f"{running.url}/authorize?tenant=studio",
+            "token_endpoint": f"{running.url}/token",
+            "scopes_supported": ["openid", "email", "offline_access"],
+        }
+        yield running
+
+
+@pytest.fixture
+async def sign_in(service: RunningLocks, issuer: Issuer, team: Team) -> BrowserSignIn:
+    """A sign-in at that issuer."""
+    name = f"sso-{team.repository_id}"
+    await add_issuer(service, issuer, name, user_claim="preferred_username", client_id=CLIENT)
+    return BrowserSignIn(service, name)
+
+
+async def test_a_person_signs_in(
+    service: RunningLocks, provider: OidcProvider, sso: str, team: Team, postgres: TestPostgres
+) -> None:
+    """The token has the groups of the issuer, is listed with its name, and ends as that of `towpath login`."""
+    await add_group(postgres, service, "browser-artists", team.repository, "write")
+    mapping = admin.MapIssuerGroupRequest(issuer=sso, value="/film/artists", group="browser-artists")
+    await service.admin_peer.call(service.admin.MapIssuerGroup, mapping)
+    sign_in = BrowserSignIn(service, sso)
+    returned = await authorize(await sign_in.start(), redirect_uri=REDIRECT_URI, user="alice", password="any")
+    assert returned["state"] == sign_in.state
+    assert returned["iss"] == provider.url
+    given = await sign_in.finish(returned["code"], response_issuer=returned["iss"])
+    assert (given.user_name, given.valid_seconds) == ("alice", 3_600)
+    known = await authenticate(service, given.secret)
+    assert (known.user_id, known.scoped, known.administrator) == (given.user_id, True, False)
+    assert await check(service, known, team.repository) == team.repository_id
+    request = access.ListUserTokensRequest(user_id=known.user_id, token_id=known.token_id)
+    [token] = (await service.peer.call(service.access.ListUserTokens, request)).tokens
+    assert (token.id, token.issuer) == (known.token_id, sso)
+    end = access.RevokeSignInTokenRequest(token=given.secret)
+    await service.peer.call(service.access.RevokeSignInToken, end)
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await authenticate(service, given.secret)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("code_verifier", "another-verifier-of-at-least-43-characters-01234", "code: "),
+        ("redirect_uri", "http://127.0.0.1:9999/-/elsewhere", "code: "),
+        ("nonce", "the-nonce-of-another-sign-in", "nonce: "),
+        ("response_issuer", "https://evil.example.org", "iss: "),
+        ("response_issuer", "", "iss: "),
+        ("code", "made-up", "code: "),
+    ],
+)
+async def test_a_code_counts_with_what_belongs_to_it(
+    service: RunningLocks, provider: OidcProvider, sso: str, field: str, value: str, message: str
+) -> None:
+    """A stolen code is worth nothing, and nobody is made to sign in as somebody else."""
+    sign_in = BrowserSignIn(service, sso)
+    returned = await authorize(await sign_in.start(), redirect_uri=REDIRECT_URI, user="bob", password="any")
+    fields = {"code": returned["code"], "response_issuer": provider.url, field: value}
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+        await sign_in.finish(**fields)
+    assert caught.value.message.startswith(message)
+    assert "refused" in caught.value.metadata
+
+
+async def test_a_code_counts_once(service: RunningLocks, provider: OidcProvider, sso: str) -> None:
+    """The token of the first redemption stays."""
+    sign_in = BrowserSignIn(service, sso)
+    returned = await authorize(await sign_in.start(), redirect_uri=REDIRECT_URI, user="carol", password="any")
+    given = await sign_in.finish(returned["code"], response_issuer=provider.url)
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await sign_in.finish(returned["code"], response_issuer=provider.url)
+    assert (await authenticate(service, given.secret)).user_name == given.user_name
+
+
+async def test_the_url_for_the_browser(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """It goes on with the query of the endpoint, and asks for scopes that the issuer has, and for no refresh token."""
+    parts = urlsplit(await sign_in.start())
+    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{issuer.url}/authorize"
+    assert dict(parse_qsl(parts.query, strict_parsing=True)) == {
+        "tenant": "studio",
+        "response_type": "code",
+        "client_id": CLIENT,
+        "redirect_uri": REDIRECT_URI,
+        "scope": "openid email",
+        "state": sign_in.state,
+        "nonce": sign_in.nonce,
+        "code_challenge": sign_in.challenge,
+        "code_challenge_method": "S256",
+    }
+    odd = parse_qs(urlsplit(await sign_in.start(redirect_uri="https://lfs.example.org/a?b=c&d=%20")).query)
+    assert odd["redirect_uri"] == ["https://lfs.example.org/a?b=c&d=%20"]
+    assert len(issuer.requests) == 2
+
+
+Change = Callable[[Issuer], dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: {"authorization_endpoint": None},
+        lambda _: {"token_endpoint": None},
+        lambda _: {"authorization_endpoint": "http://sso.example.org/authorize"},
+        lambda _: {"authorization_endpoint": "javascript:alert(1)"},
+        lambda issuer: {"authorization_endpoint": f"{issuer.url}/authorize#fragment"},
+        lambda issuer: {"token_endpoint": f"{issuer.url}/token?a b"},
+        lambda _: {"token_endpoint": "http://169.254.169.254/latest"},
+        lambda _: {"token_endpoint": ["http://127.0.0.1/token"]},
+    ],
+)
+async def test_an_issuer_without_usable_endpoints(sign_in: BrowserSignIn, issuer: Issuer, change: Change) -> None:
+    """Its tokens count all the same."""
+    issuer.discovery |= change(issuer)
+    for attempt in (sign_in.start(), sign_in.finish("code")):
+        with refused(FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED):
+            await attempt
+    assert issuer.redeemed == []
+    token = issuer.token(aud=CLIENT, preferred_username="dora")
+    assert (await authenticate(sign_in.service, token)).user_name
+
+
+async def test_an_issuer_that_is_away(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """The answer says when to try again, and no further request is made until then."""
+    issuer.is_answering = False
+    for _ in range(2):
+        with refused(Unavailable, Reason.UNAVAILABLE) as caught:
+            await sign_in.start()
+        assert int(caught.value.metadata["retry_after"]) > 0
+    assert len(issuer.requests) == 1
+
+
+async def test_an_issuer_that_is_none(sign_in: BrowserSignIn, issuer: Issuer, team: Team) -> None:
+    """Neither an unknown one nor one where programs alone have tokens."""
+    with running_issuer() as other:
+        await add_issuer(sign_in.service, other, f"ci-{team.repository_id}")
+        for name in (f"ci-{team.repository_id}", "unknown"):
+            for attempt in (sign_in.start(issuer=name), sign_in.finish("code", issuer=name)):
+                with refused(NotFound, Reason.ISSUER_NOT_FOUND):
+                    await attempt
+        assert other.requests == issuer.requests == []
+
+
+async def test_a_code_is_redeemed_by_a_public_client(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """No secret is sent, and neither is the nonce."""
+    token = issuer.token(aud=CLIENT, azp=CLIENT, nonce=sign_in.nonce, preferred_username="erin")
+    issuer.token_answer = (200, {"id_token": token, "access_token": "opaque"})
+    given = await sign_in.finish("a-code")
+    assert issuer.redeemed == [
+        {
+            "grant_type": "authorization_code",
+            "client_id": CLIENT,
+            "code": "a-code",
+            "redirect_uri": REDIRECT_URI,
+            "code_verifier": sign_in.verifier,
+        }
+    ]
+    assert (await authenticate(sign_in.service, given.secret)).user_id == given.user_id
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        ({"nonce": "that-of-another-sign-in"}, "nonce: "),
+        ({"nonce": None}, "nonce: "),
+        ({"aud": "another-client"}, "aud: "),
+        # An audience of the issuer for other tokens, such as those of jobs.
+        ({"aud": "https://lfs.example.org"}, "aud: "),
+        ({"aud": [CLIENT, "another-client"], "azp": "another-client"}, "azp: "),
+        ({"iss": "https://evil.example.org"}, "iss: "),
+        ({"exp": 1}, "the JSON Web Token has expired"),
+        ({"preferred_username": None}, "preferred_username: "),
+    ],
+)
+async def test_an_id_token_of_something_else(
+    sign_in: BrowserSignIn, issuer: Issuer, claims: dict[str, Any], message: str
+) -> None:
+    """The message tells the claim."""
+    expected: dict[str, Any] = {"aud": CLIENT, "nonce": sign_in.nonce, "preferred_username": "fay"}
+    issuer.token_answer = (200, {"id_token": issuer.token(**{**expected, **claims})})
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+        await sign_in.finish("a-code")
+    assert caught.value.message.startswith(message)
+
+
+async def test_an_id_token_without_a_signature(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """The connection to the token endpoint proves nothing: the signature is needed."""
+    claims = {"aud": CLIENT, "nonce": sign_in.nonce, "preferred_username": "gus"}
+    for token in (issuer.unsigned(**claims), issuer.signed_with_public_key(**claims)):
+        issuer.token_answer = (200, {"id_token": token})
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await sign_in.finish("a-code")
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "reason"),
+    [
+        (400, {"error": "invalid_grant"}, Unauthenticated, Reason.BAD_CREDENTIALS),
+        (401, {"error": "invalid_client"}, FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED),
+        (400, {"error": "<script>"}, FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED),
+        (400, ["invalid_grant"], FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED),
+        (200, {"access_token": "opaque"}, FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED),
+        (200, {"id_token": 5}, FailedPrecondition, Reason.SIGN_IN_UNSUPPORTED),
+        (200, {"id_token": "opaque"}, Unauthenticated, Reason.BAD_CREDENTIALS),
+        (302, {}, Unavailable, Reason.UNAVAILABLE),
+        (429, {"error": "slow_down"}, Unavailable, Reason.UNAVAILABLE),
+        (503, {}, Unavailable, Reason.UNAVAILABLE),
+        (200, {"id_token": "x" * 300_000}, Unavailable, Reason.UNAVAILABLE),
+    ],
+)
+async def test_answers_of_the_token_endpoint(
+    sign_in: BrowserSignIn, issuer: Issuer, status: int, answer: object, kind: type[ServiceError], reason: Reason
+) -> None:
+    """Nothing that the issuer writes gets into a message, but the name of an error."""
+    issuer.token_answer = (status, answer)
+    with refused(kind, reason) as caught:
+        await sign_in.finish("a-code")
+    assert "script" not in caught.value.message
+    assert ("retry_after" in caught.value.metadata) == (kind is Unavailable)
+    assert all(path != "/elsewhere" for path in issuer.requests)
+
+
+async def test_a_token_endpoint_that_does_not_answer(
+    sign_in: BrowserSignIn, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait has an end."""
+    monkeypatch.setattr(redemption, "ANSWER_SECONDS", 0.5)
+    issuer.may_redeem.clear()
+    with refused(Unavailable, Reason.UNAVAILABLE):
+        await sign_in.finish("a-code")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("redirect_uri", "ftp://lfs.example.org/"),
+        ("redirect_uri", "https://lfs.example.org/#fragment"),
+        ("redirect_uri", "https://user@lfs.example.org/"),
+        ("redirect_uri", "https://[lfs"),
+        ("redirect_uri", f"https://lfs.example.org/{'x' * 2_000}"),
+        ("state", "short"),
+        ("state", "with spaces in it, and long"),
+        ("nonce", "x" * 513),
+        ("code_challenge", "x" * 42),
+        ("issuer", "a b"),
+    ],
+)
+async def test_malformed_beginnings(sign_in: BrowserSignIn, issuer: Issuer, field: str, value: str) -> None:
+    """The message names the field, and the issuer is not asked."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await sign_in.start(**{field: value})
+    assert caught.value.message.startswith(f"{field}: ")
+    assert issuer.requests == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("code", ""), ("code", "x" * 4_097), ("code", "a\nb"), ("code_verifier", "x" * 42), ("nonce", "short")],
+)
+async def test_malformed_ends(sign_in: BrowserSignIn, issuer: Issuer, field: str, value: str) -> None:
+    """The message names the field, and the issuer is not asked."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await sign_in.finish(**{"code": "a-code", field: value})
+    assert caught.value.message.startswith(f"{field}: ")
+    assert issuer.requests == []
+    assert issuer.redeemed == []
