@@ -9,6 +9,7 @@ from services.storage.intent import Intent
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
+DAYS_MAX = 366
 OIDS_MAX = 1000
 _MAX_WAIT_SECONDS = 5
 
@@ -98,6 +99,15 @@ def largest(value: int, *, repositories: int) -> int:
     return min(not_negative("largest", value), PAGE_MAX)
 
 
+def days(value: int, *, repositories: int) -> int:
+    """Return of how many days the usage of one repository is asked for. Raises `InvalidArgument`."""
+    if value and repositories != 1:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"days: expected 0 for {repositories} repositories")
+    if not 0 <= value <= DAYS_MAX:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"days: expected 0 to {DAYS_MAX}, got {value}")
+    return value
+
+
 def transfer(value: Intent) -> Intent:
     """Return the intent to read or to write. Raises `InvalidArgument` for neither."""
     if value is Intent.NONE:
@@ -113,13 +123,6 @@ def removal_text(name: str, value: str, *, required: bool) -> str:
         raise InvalidArgument(
             Reason.INVALID_FIELD, f"{name}: expected at most {REASON_CHARACTERS} characters and none of them NUL"
         )
-    return value
-
-
-def cursor(value: str) -> str:
-    """Return the oid after which a page begins, empty for the first. Raises `InvalidArgument` (INVALID_CURSOR)."""
-    if value and not is_oid(value):
-        raise InvalidArgument(Reason.INVALID_CURSOR, "cursor: expected the next_cursor of an earlier page")
     return value
 
 

@@ -412,6 +412,13 @@ async def test_objects_and_usage(stack: Stack) -> None:
         assert [line.split()[0] for line in text(stack, "usage", "objects/tests")][:2] == ["repository", "object"]
         listed = stack.towpath("usage", "objects/tests", "--largest", "1")["largest"]
         assert [timeless(stored) for stored in listed] == [{"oid": oid, "size": 12_345}]
+        [today] = stack.towpath("usage", "objects/tests", "--days", "1")["by_day"]
+        assert (today["object_count"], today["object_bytes"]) == (1, 12_345)
+        assert run("usage", "--days", "1", "--data", str(stack.data)).returncode == 2
+        order = ("--order", "largest")
+        listed = stack.towpath("object", "list", "objects/tests", *order, "--state", "held")
+        assert [stored["oid"] for stored in listed] == [oid]
+        assert stack.towpath("object", "list", "objects/tests", *order, "--state", "bin") == []
         limits = ("--quota", "20kB", "--bandwidth", "1.5TB/day")
         limited = stack.towpath("repo", "update", "objects/tests", *limits)
         assert (limited["quota_bytes"], limited["bandwidth_bytes"]) == (20_000, 1_500_000_000_000)
@@ -427,6 +434,9 @@ async def test_objects_and_usage(stack: Stack) -> None:
         assert timeless(removed) == {"oid": oid, "size": 12_345, "removal_reason": "not ours", "removed_by": "admin"}
         assert removed["bin_until"] > removed["removed_at"]
         assert text(stack, "object", "list", "objects/tests")[1].endswith("not ours")
+        newest = stack.towpath("object", "list", "objects/tests", "--order", "newest", "--state", "bin")
+        assert [stored["oid"] for stored in newest] == [oid]
+        assert stack.towpath("object", "list", "objects/tests", "--state", "damaged") == []
         assert stack.towpath("usage", "objects/tests")["repositories"][0]["bin_bytes"] == 12_345
         undeleted = stack.towpath("object", "undelete", "objects/tests", oid)
         assert timeless(undeleted) == {"repository": "objects/tests", "oid": oid, "size": 12_345}

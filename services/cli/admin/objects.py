@@ -1,10 +1,12 @@
 """The commands `towpath object`: the objects that a repository holds or held."""
 
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
+from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.cli.admin.pagination import PAGE, pages, show_pages
 from services.cli.admin.records import object_record
@@ -18,13 +20,52 @@ app = typer.Typer(help="List and remove objects, and bring them back.", no_args_
 Oid = Annotated[str, typer.Argument(metavar="OID", help="The object's id: 64 hexadecimal digits.", show_default=False)]
 
 
+class Order(StrEnum):
+    """The order of the list of objects."""
+
+    OID = "oid"
+    LARGEST = "largest"
+    NEWEST = "newest"
+
+
+class State(StrEnum):
+    """The objects in the list."""
+
+    ANY = "any"
+    HELD = "held"
+    BIN = "bin"
+    DAMAGED = "damaged"
+
+
+_ORDERS = {
+    Order.OID: storage.OBJECT_ORDER_UNSPECIFIED,
+    Order.LARGEST: storage.OBJECT_ORDER_LARGEST,
+    Order.NEWEST: storage.OBJECT_ORDER_NEWEST,
+}
+_STATES = {
+    State.ANY: storage.OBJECT_STATE_UNSPECIFIED,
+    State.HELD: storage.OBJECT_STATE_HELD,
+    State.BIN: storage.OBJECT_STATE_BIN,
+    State.DAMAGED: storage.OBJECT_STATE_DAMAGED,
+}
+
+
 @app.command("list")
-def list_objects(repository: Repository, data: Data = None, server: Server = None, as_json: Json = False) -> None:
-    """List the objects of a repository by id, removed ones included."""
+def list_objects(
+    repository: Repository,
+    order: Annotated[Order, typer.Option(help="By id, or the largest or the newest first.")] = Order.OID,
+    state: Annotated[
+        State, typer.Option(help="All objects, or those that are held, lie in the bin, or are damaged.")
+    ] = State.ANY,
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """List the objects of a repository by id, removed ones included, or some of them in another order."""
     show_pages(
         Target(data, server),
         lambda admin: admin.stub.ListRepositoryObjects,
-        pb.ListRepositoryObjectsRequest(repository=repository),
+        pb.ListRepositoryObjectsRequest(repository=repository, order=_ORDERS[order], state=_STATES[state]),
         lambda page: map(object_record, page.objects),
         ("oid", "size", "created_at", "removed_at", "bin_until", "removal_reason"),
         as_json=as_json,

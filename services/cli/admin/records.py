@@ -175,8 +175,10 @@ def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
 
 
 def object_record(stored: Object) -> dict[str, Any]:
-    """Return the printed fields of an object: those of its removal and of the bin are there only where they apply."""
+    """Return the printed fields of an object: those of its use, removal, bin and damage are there where they apply."""
     record = {"oid": stored.oid, "size": stored.size, "created_at": moment(stored.created_at)}
+    if stored.HasField("used_at"):
+        record["used_at"] = moment(stored.used_at)
     if stored.HasField("removed_at"):
         record |= {
             "removed_at": moment(stored.removed_at),
@@ -187,6 +189,8 @@ def object_record(stored: Object) -> dict[str, Any]:
         record["bin_until"] = moment(stored.bin_until)
     if stored.is_collected:
         record["is_collected"] = True
+    if stored.is_damaged:
+        record["is_damaged"] = True
     return record
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from towpath.access.v1 import admin_service_pb2 as admin
-from towpath.storage.v1.storage_service_pb2 import RepositoryUsage, SetLimitsResponse, UserUsage
+from towpath.storage.v1.storage_service_pb2 import DayUsage, RepositoryUsage, SetLimitsResponse, UserUsage
 
 
 def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
@@ -26,6 +26,11 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
     if entry.usage.HasField("quota_bytes"):
         record["reserved_bytes"] = entry.usage.reserved_bytes
     return record
+
+
+def day_record(held: DayUsage) -> dict[str, Any]:
+    """Return the printed fields of what a repository held at the end of a day, today as of now."""
+    return {"day": held.day, "object_count": held.object_count, "object_bytes": held.object_bytes}
 
 
 def user_usage_record(user: str, usage: UserUsage) -> dict[str, Any]:

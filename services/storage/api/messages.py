@@ -8,6 +8,7 @@ from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.storage import validation
 from services.storage.backends.signing import SignedUrl
+from services.storage.index.object_lists import ListedObject, ObjectOrder, ObjectState
 from services.storage.index.objects import Record
 from services.storage.index.reservations import Admission, Refusal
 from services.storage.intent import Intent
@@ -29,6 +30,19 @@ _INTENTS = {
     pb.INTENT_WRITE: Intent.WRITE,
 }
 
+_ORDERS = {
+    pb.OBJECT_ORDER_UNSPECIFIED: ObjectOrder.OID,
+    pb.OBJECT_ORDER_LARGEST: ObjectOrder.LARGEST,
+    pb.OBJECT_ORDER_NEWEST: ObjectOrder.NEWEST,
+}
+
+_STATES = {
+    pb.OBJECT_STATE_UNSPECIFIED: ObjectState.ANY,
+    pb.OBJECT_STATE_HELD: ObjectState.HELD,
+    pb.OBJECT_STATE_BIN: ObjectState.BIN,
+    pb.OBJECT_STATE_DAMAGED: ObjectState.DAMAGED,
+}
+
 
 def intent_of(value: int) -> Intent:
     """Return the intent of a protobuf enum value. Raises `InvalidArgument` for an unknown value."""
@@ -36,6 +50,22 @@ def intent_of(value: int) -> Intent:
         if number == value:
             return intent
     raise InvalidArgument(Reason.INVALID_FIELD, f"intent: expected one of the Intent enum, got {value}")
+
+
+def order_of(value: int) -> ObjectOrder:
+    """Return the order of a protobuf enum value. Raises `InvalidArgument` for an unknown value."""
+    for number, order in _ORDERS.items():
+        if number == value:
+            return order
+    raise InvalidArgument(Reason.INVALID_FIELD, f"order: expected one of the ObjectOrder enum, got {value}")
+
+
+def state_of(value: int) -> ObjectState:
+    """Return the state of a protobuf enum value. Raises `InvalidArgument` for an unknown value."""
+    for number, state in _STATES.items():
+        if number == value:
+            return state
+    raise InvalidArgument(Reason.INVALID_FIELD, f"state: expected one of the ObjectState enum, got {value}")
 
 
 def object_keys(
@@ -70,6 +100,16 @@ def object_message(record: Record) -> pb.Object:
         message.removed_by = record.removed_by or ""
     if record.bin_until is not None:
         message.bin_until.FromDatetime(record.bin_until)
+    return message
+
+
+def listed_message(listed: ListedObject) -> pb.Object:
+    """Return the message of an object in a list."""
+    message = object_message(listed.record)
+    message.is_damaged = listed.is_damaged
+    message.added_by = listed.added_by or 0
+    if listed.used_at is not None:
+        message.used_at.FromDatetime(listed.used_at)
     return message
 
 

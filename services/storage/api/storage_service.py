@@ -19,10 +19,13 @@ from services.storage.api.garbage import GARBAGE_METHODS, GarbageCalls
 from services.storage.api.messages import (
     add_stat,
     intent_of,
+    listed_message,
     object_keys,
     object_message,
+    order_of,
     read_bytes,
     signed_message,
+    state_of,
 )
 from services.storage.api.usage_service import UsageHandlers
 from services.storage.context import StorageContext
@@ -32,9 +35,10 @@ from services.storage.intent import Intent
 from services.storage.objects.bin import purge_object
 from services.storage.objects.copy_between_repositories import copy_objects
 from services.storage.objects.delete import delete_object, delete_repository, restore_object
+from services.storage.objects.lists import list_objects
 from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.objects.read import open_object
-from services.storage.objects.stat import list_objects, stat_objects
+from services.storage.objects.stat import stat_objects
 from services.storage.objects.write import write_object
 from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.uploads.shared_memory import messages_of
@@ -272,10 +276,12 @@ class StorageService(GarbageCalls, UsageHandlers):
         objects, next_cursor = await list_objects(
             self._context,
             validation.repository_id(request.repository_id),
-            cursor=validation.cursor(request.cursor),
+            order=order_of(request.order),
+            state=state_of(request.state),
+            cursor=request.cursor,
             limit=validation.page_limit(request.limit),
         )
-        return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
+        return pb.ListObjectsResponse(objects=map(listed_message, objects), next_cursor=next_cursor)
 
 
 def add_storage_service(context: StorageContext, whole_objects: SmallObjectWriter, server: grpc.aio.Server) -> None:

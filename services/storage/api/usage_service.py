@@ -8,7 +8,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer
 
 from services.storage import validation
-from services.storage.api.messages import object_message
+from services.storage.api.messages import listed_message
 from services.storage.context import StorageContext
 from services.storage.index import quota_levels
 from services.storage.index.limits import Limits
@@ -38,6 +38,7 @@ class UsageHandlers(StorageServiceServicer):
             self._context,
             [validation.repository_id(id_) for id_ in request.repository_ids],
             largest=validation.largest(request.largest, repositories=len(request.repository_ids)),
+            days=validation.days(request.days, repositories=len(request.repository_ids)),
         )
         return pb.GetUsageResponse(
             repositories=map(_usage_message, usages), available_bytes=await self._context.space.available_bytes()
@@ -116,7 +117,11 @@ def _usage_message(usage: RepositoryUsage) -> pb.RepositoryUsage:
         bandwidth_bytes=usage.bandwidth,
         reserved_bytes=usage.reserved_bytes,
         growth_bytes=usage.growth_bytes,
-        largest=map(object_message, usage.largest),
+        largest=map(listed_message, usage.largest),
+        by_day=(
+            pb.DayUsage(day=held.day.isoformat(), object_count=held.object_count, object_bytes=held.object_bytes)
+            for held in usage.by_day
+        ),
     )
 
 

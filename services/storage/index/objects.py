@@ -142,17 +142,6 @@ async def is_kept(connection: AsyncConnection, oid: str) -> bool:
     return bool(await connection.scalar(select(exists().where(col(Object.oid) == oid, IS_KEPT))))
 
 
-async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
-    """Return the keyset page of up to `limit` records by oid after the oid `after`."""
-    statement = (
-        select(*RECORD)
-        .where(col(Object.repository_id) == repository_id, col(Object.oid) > after)
-        .order_by(col(Object.oid))
-        .limit(limit)
-    )
-    return [Record._make(row) for row in await connection.execute(statement)]
-
-
 async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> dict[tuple[int, str], Record]:
     """Record that repositories hold objects, each named once, and return the records by repository id and oid.
 
@@ -246,17 +235,6 @@ async def some_of(connection: AsyncConnection, repository_id: int, *, limit: int
         select(col(Object.oid)).where(col(Object.repository_id) == repository_id).order_by(col(Object.oid)).limit(limit)
     )
     return list(await connection.scalars(statement))
-
-
-async def largest(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[Record]:
-    """Return up to `limit` of the largest objects that a repository holds, the largest first."""
-    statement = (
-        select(*RECORD)
-        .where(col(Object.repository_id) == repository_id, col(Object.removed_at).is_(None))
-        .order_by(col(Object.size).desc(), col(Object.oid))
-        .limit(limit)
-    )
-    return [Record._make(row) for row in await connection.execute(statement)]
 
 
 async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Record]:

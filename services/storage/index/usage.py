@@ -68,6 +68,23 @@ _BYTES_AT = text("""
     ORDER BY repository_id, day DESC
 """)
 
+_DAYS = text("""
+    SELECT day, object_count, object_bytes FROM storage.daily_usage
+    WHERE repository_id = :repository_id AND day >= coalesce((
+        SELECT max(day) FROM storage.daily_usage
+        WHERE repository_id = :repository_id AND day <= CAST(:first AS date)
+    ), CAST(:first AS date))
+    ORDER BY day
+""")
+
+
+class DayUsage(NamedTuple):
+    """The objects that a repository held at the end of a UTC day."""
+
+    day: datetime.date
+    object_count: int
+    object_bytes: int
+
 
 class Used(NamedTuple):
     """The held objects that a user has brought, as triggers have counted them."""
@@ -112,3 +129,12 @@ async def bytes_at(connection: AsyncConnection, repository_ids: Collection[int],
     """Return the bytes that each of the repositories held at the end of a day; those that held nothing are missing."""
     rows = await connection.execute(_BYTES_AT, {"repository_ids": list(repository_ids), "day": day})
     return {row[0]: row[1] for row in rows}
+
+
+async def recorded_days(connection: AsyncConnection, repository_id: int, first: datetime.date) -> list[DayUsage]:
+    """Return what a repository held at the end of the recorded days from `first` on, the oldest first.
+
+    Where `first` is not recorded, the result begins with the last recorded day before it, if there is one.
+    """
+    rows = await connection.execute(_DAYS, {"repository_id": repository_id, "first": first})
+    return [DayUsage._make(row) for row in rows]

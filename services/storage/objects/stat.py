@@ -1,17 +1,14 @@
-"""The status of objects in a repository, and their list."""
+"""The status of objects in a repository."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from functools import partial
 from typing import NamedTuple
 
 from services.common.errors import ServiceError
 from services.storage.capacity.reservations import refusal_of
 from services.storage.context import StorageContext
-from services.storage.index import objects
 from services.storage.index.contents import BlobLocation
 from services.storage.index.lookups import Located
-from services.storage.index.objects import Record
 from services.storage.index.reservations import Admission
 from services.storage.intent import Intent
 from services.storage.objects.announce import announced
@@ -134,14 +131,3 @@ def _answer(located: Located) -> ObjectStat:
     if not located.locations:
         return _DAMAGED if located.damaged else _MISSING
     return ObjectStat(Status.PRESENT, located.size, "", located.locations)
-
-
-async def list_objects(
-    context: StorageContext, repository_id: int, *, cursor: str, limit: int
-) -> tuple[list[Record], str]:
-    """Return up to `limit` records by oid after the oid `cursor`, and the next cursor, empty on the last page."""
-    records = await context.database.run(
-        partial(objects.page, repository_id=repository_id, after=cursor, limit=limit + 1)
-    )
-    page = records[:limit]
-    return page, page[-1].oid if len(records) > limit else ""

@@ -12,12 +12,12 @@ from sqlmodel import col
 from services.storage import metrics
 from services.storage.capacity.quota import Transferred, today
 from services.storage.context import StorageContext
-from services.storage.index import objects, usage
+from services.storage.index import object_lists, usage
 from services.storage.index.contents import IS_KEPT
 from services.storage.index.models import Object
-from services.storage.index.objects import Record
+from services.storage.index.object_lists import ListedObject, ObjectOrder, ObjectState
 from services.storage.index.reservations import reserved_bytes
-from services.storage.index.usage import Used
+from services.storage.index.usage import DayUsage, Used
 
 GROWTH_DAYS = 30
 
@@ -44,26 +44,34 @@ class RepositoryUsage:
     reserved_bytes: int
     growth_bytes: int
     """The bytes that it holds more than `GROWTH_DAYS` ago."""
-    largest: Sequence[Record] = field(default=())
+    largest: Sequence[ListedObject] = field(default=())
+    by_day: Sequence[DayUsage] = field(default=())
+    """What it held at the end of each of the last days, today as of now."""
 
 
 async def usage_of(
-    context: StorageContext, repository_ids: Sequence[int], *, largest: int = 0
+    context: StorageContext, repository_ids: Sequence[int], *, largest: int = 0, days: int = 0
 ) -> list[RepositoryUsage]:
-    """Return the usage of each of the repositories, in order, each with as many of its largest objects."""
-    before = today() - datetime.timedelta(days=GROWTH_DAYS)
+    """Return the usage of each of the repositories, in order.
+
+    Each has as many of its largest objects, and what it held at the end of as many days.
+    """
+    now = today()
+    before = now - datetime.timedelta(days=GROWTH_DAYS)
+    first = now - datetime.timedelta(days=days - 1)
 
     async def work(
         connection: AsyncConnection,
-    ) -> tuple[dict[int, Holdings], dict[int, int], dict[int, int], list[list[Record]]]:
+    ) -> tuple[dict[int, Holdings], dict[int, int], dict[int, int], list[list[ListedObject]], list[list[DayUsage]]]:
         return (
             await _holdings(connection, repository_ids),
             await reserved_bytes(connection, repository_ids),
             await usage.bytes_at(connection, repository_ids, before),
-            [await objects.largest(connection, id_, limit=largest) for id_ in repository_ids if largest],
+            [await _largest(connection, id_, limit=largest) for id_ in repository_ids if largest],
+            [await usage.recorded_days(connection, id_, first) for id_ in repository_ids if days],
         )
 
-    holdings, reserved, earlier, found = await context.database.run(work)
+    holdings, reserved, earlier, found, recorded = await context.database.run(work)
     moved = await context.quota.transferred_today(repository_ids)
     return [
         RepositoryUsage(
@@ -74,9 +82,33 @@ async def usage_of(
             reserved_bytes=reserved.get(id_, 0),
             growth_bytes=held.object_bytes - earlier.get(id_, 0),
             largest=found[number] if found else (),
+            by_day=by_day(recorded[number], first, DayUsage(now, held.object_count, held.object_bytes))
+            if recorded
+            else (),
         )
         for number, id_ in enumerate(repository_ids)
     ]
+
+
+def by_day(recorded: Sequence[DayUsage], first: datetime.date, current: DayUsage) -> list[DayUsage]:
+    """Return what was held at the end of each day from `first` on, the last of which is `current`.
+
+    A day that is not recorded ended like the day before.
+    """
+    known = {entry.day: entry for entry in recorded}
+    last = next((entry for entry in reversed(recorded) if entry.day <= first), DayUsage(first, 0, 0))
+    found = []
+    for number in range((current.day - first).days):
+        day = first + datetime.timedelta(days=number)
+        last = known.get(day, last)._replace(day=day)
+        found.append(last)
+    return [*found, current]
+
+
+async def _largest(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[ListedObject]:
+    return await object_lists.page(
+        connection, repository_id, order=ObjectOrder.LARGEST, state=ObjectState.HELD, after=None, limit=limit
+    )
 
 
 async def user_usage_of(context: StorageContext, user_ids: Sequence[int]) -> list[tuple[Used, int | None]]:

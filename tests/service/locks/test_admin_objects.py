@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,25 @@ async def test_objects_in_pages(both: Both) -> None:
     assert page.next_cursor == ""
 
 
+async def test_objects_in_another_order(both: Both) -> None:
+    """The order, the state and the cursor are those of the storage service."""
+    name, repository_id = await _repository(both.locks)
+    oids = [await both.storage.write(repository_id, bytes(size), user_id=3) for size in (2, 9, 4)]
+    ask = partial(both.locks.admin_peer.call, both.locks.admin.ListRepositoryObjects)
+    largest = admin.ListRepositoryObjectsRequest(repository=name, order=storage_pb.OBJECT_ORDER_LARGEST, limit=2)
+    page = await ask(largest)
+    assert [(found.oid, found.added_by) for found in page.objects] == [(oids[1], 3), (oids[2], 3)]
+    largest.cursor = page.next_cursor
+    assert [found.oid for found in (await ask(largest)).objects] == [oids[0]]
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await _objects(both.locks, name, cursor=page.next_cursor)
+    await _remove(both.locks, name, oids[0])
+    in_bin = admin.ListRepositoryObjectsRequest(repository=name, state=storage_pb.OBJECT_STATE_BIN)
+    assert [found.oid for found in (await ask(in_bin)).objects] == [oids[0]]
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await ask(admin.ListRepositoryObjectsRequest(repository=name, state=9))  # type: ignore[arg-type] # wrong on purpose
+
+
 async def test_removal_and_restoration(both: Both) -> None:
     """The tombstone tells why, by whom, and until when the object can come back with its bytes."""
     name, repository_id = await _repository(both.locks)
@@ -191,6 +211,18 @@ async def test_usage(both: Both) -> None:
     by_name = {used.repository: used for used in everything.usage}
     assert by_name[name] == one.usage[0]
     assert (by_name[empty].usage.object_count, by_name[empty].locks) == (0, 0)
+
+
+async def test_usage_by_day(both: Both) -> None:
+    """Of one repository, what it held at the end of each of the last days."""
+    name, repository_id = await _repository(both.locks)
+    await both.storage.write(repository_id, b"four")
+    ask = partial(both.locks.admin_peer.call, both.locks.admin.ListUsage)
+    by_day = (await ask(admin.ListUsageRequest(repository=name, days=3))).usage[0].usage.by_day
+    assert [(held.object_count, held.object_bytes) for held in by_day] == [(0, 0), (0, 0), (1, 4)]
+    await _repository(both.locks)
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await ask(admin.ListUsageRequest(days=3))
 
 
 async def test_unknown_repositories(both: Both) -> None:

@@ -151,6 +151,39 @@ async def test_growth_is_told_of_thirty_days(
             assert (await storage.usage(1)).growth_bytes == growth
 
 
+async def test_what_was_held_is_told_day_by_day(
+    database_url: SecretStr, tmp_path: Path, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day without a row ended like the day before, and today is as of now."""
+    now = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+    monkeypatch.setattr(quota, "utc_now", lambda: now)
+    async with running_storage(database_url, tmp_path) as storage:
+        await sql(
+            "INSERT INTO storage.daily_usage (repository_id, day, object_count, object_bytes) VALUES"
+            " (1, '2025-12-01', 1, 10), (1, '2026-02-26', 2, 30), (1, '2026-02-28', 1, 20), (2, '2026-02-27', 9, 9)"
+        )
+        await storage.write(1, bytes(5))
+        by_day = [(used.day, used.object_count, used.object_bytes) for used in await _by_day(storage, days=5)]
+        assert by_day == [
+            ("2026-02-25", 1, 10),
+            ("2026-02-26", 2, 30),
+            ("2026-02-27", 2, 30),
+            ("2026-02-28", 1, 20),
+            ("2026-03-01", 1, 5),
+        ]
+        assert await _by_day(storage, days=2) == (await _by_day(storage, days=5))[3:]
+        assert [used.day for used in await _by_day(storage, days=1)] == ["2026-03-01"]
+        assert await _by_day(storage, days=0) == []
+        whole = await _by_day(storage, days=366)
+        assert (len(whole), whole[0]) == (366, pb.DayUsage(day="2025-03-01"))
+        assert [used.object_bytes for used in await _by_day(storage, repository_id=3, days=3)] == [0, 0, 0]
+
+
+async def _by_day(storage: RunningStorage, *, days: int, repository_id: int = 1) -> list[pb.DayUsage]:
+    request = pb.GetUsageRequest(repository_ids=[repository_id], days=days)
+    return list((await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].by_day)
+
+
 async def test_the_largest_objects_are_told(storage: RunningStorage) -> None:
     """Of one repository, the largest first, without those that were removed."""
     oids = {size: await storage.write(1, bytes(size)) for size in (5, 1, 9, 7)}
@@ -161,6 +194,9 @@ async def test_the_largest_objects_are_told(storage: RunningStorage) -> None:
     for wrong in (
         pb.GetUsageRequest(repository_ids=[1, 2], largest=1),
         pb.GetUsageRequest(repository_ids=[1], largest=-1),
+        pb.GetUsageRequest(repository_ids=[1, 2], days=1),
+        pb.GetUsageRequest(repository_ids=[1], days=-1),
+        pb.GetUsageRequest(repository_ids=[1], days=367),
     ):
         assert (await failure(storage.stub.GetUsage(wrong, timeout=STEP_SECONDS))).reason == "INVALID_FIELD"
 

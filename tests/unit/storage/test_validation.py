@@ -42,17 +42,6 @@ def test_near_oids(oid: str) -> None:
     assert len(caught.value.message) < 600
 
 
-@given(st.text(max_size=100))
-def test_cursor(text: str) -> None:
-    """A cursor is empty or an oid; all else is INVALID_CURSOR."""
-    if text == "":
-        assert validation.cursor(text) == ""
-        return
-    with pytest.raises(InvalidArgument) as caught:
-        validation.cursor(text)
-    assert caught.value.reason == "INVALID_CURSOR"
-
-
 @pytest.mark.parametrize(("limit", "expected"), [(0, 100), (1, 1), (1000, 1000), (1001, 1000), (2**31 - 1, 1000)])
 def test_page_limit(limit: int, expected: int) -> None:
     """A page has a default size and a greatest one."""

@@ -32,7 +32,13 @@ class ObjectHandlers(Handlers):
         repository = await self.find_repository(request.repository)
         page = await self.storage.call(
             self.storage.objects.ListObjects,
-            storage.ListObjectsRequest(repository_id=repository.id, cursor=request.cursor, limit=request.limit),
+            storage.ListObjectsRequest(
+                repository_id=repository.id,
+                cursor=request.cursor,
+                limit=request.limit,
+                order=request.order,
+                state=request.state,
+            ),
         )
         return pb.ListRepositoryObjectsResponse(objects=page.objects, next_cursor=page.next_cursor)
 
@@ -127,7 +133,7 @@ class ObjectHandlers(Handlers):
             repositories = await self.database.run(partial(list_repositories, with_bin=True))
         ids = [repository.id for repository in repositories]
         locks = await self.database.run(partial(count_locks, repository_ids=ids))
-        wanted = storage.GetUsageRequest(repository_ids=ids, largest=request.largest)
+        wanted = storage.GetUsageRequest(repository_ids=ids, largest=request.largest, days=request.days)
         usage = await self.storage.call(self.storage.objects.GetUsage, wanted)
         return pb.ListUsageResponse(
             usage=(

@@ -3211,22 +3211,30 @@ class ListRepositoryObjectsRequest(_message.Message):
     REPOSITORY_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     cursor: _builtins.str
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many objects at most; 0 for the service's default, more than its maximum is coerced."""
+    order: _storage_service_pb2.ObjectOrder.ValueType
+    """The order of the objects."""
+    state: _storage_service_pb2.ObjectState.ValueType
+    """Which objects to list."""
     def __init__(
         self,
         *,
         repository: _builtins.str = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        order: _storage_service_pb2.ObjectOrder.ValueType = ...,
+        state: _storage_service_pb2.ObjectState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "order", b"order", "repository", b"repository", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3244,7 +3252,7 @@ class ListRepositoryObjectsResponse(_message.Message):
     """Set when more objects exist."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[_storage_service_pb2.Object]:
-        """The objects by oid."""
+        """The objects, in the order asked for."""
 
     def __init__(
         self,
@@ -3672,19 +3680,23 @@ class ListUsageRequest(_message.Message):
 
     REPOSITORY_FIELD_NUMBER: _builtins.int
     LARGEST_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name; empty for all."""
     largest: _builtins.int
     """How many of the largest objects of the one repository to tell too, at most 1,000."""
+    days: _builtins.int
+    """Of how many days (UTC), today included, to tell what the one repository held at their end: 0 to 366."""
     def __init__(
         self,
         *,
         repository: _builtins.str = ...,
         largest: _builtins.int = ...,
+        days: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["largest", b"largest", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days", "largest", b"largest", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

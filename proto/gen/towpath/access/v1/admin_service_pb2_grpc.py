@@ -707,8 +707,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListRepositoryObjects(self, request, context):
-        """ListRepositoryObjects returns a page of a repository's objects by oid, removed ones included.
-        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        """ListRepositoryObjects returns a page of a repository's objects, as StorageService.ListObjects does.
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -768,7 +768,7 @@ class AdminServiceServicer:
 
     def ListUsage(self, request, context):
         """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+        INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of all repositories; more than 366 days).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -177,8 +177,8 @@ class AdminServiceStub:
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     ListRepositoryObjects: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryObjectsRequest, _admin_service_pb2.ListRepositoryObjectsResponse]
-    """ListRepositoryObjects returns a page of a repository's objects by oid, removed ones included.
-    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+    """ListRepositoryObjects returns a page of a repository's objects, as StorageService.ListObjects does.
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR).
     """
     RemoveObject: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveObjectRequest, _admin_service_pb2.RemoveObjectResponse]
     """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
@@ -210,7 +210,7 @@ class AdminServiceStub:
     """
     ListUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]
     """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+    INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of all repositories; more than 366 days).
     """
     SetLimits: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetLimitsRequest, _admin_service_pb2.SetLimitsResponse]
     """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
@@ -439,8 +439,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     ListRepositoryObjects: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryObjectsRequest, _admin_service_pb2.ListRepositoryObjectsResponse]  # type: ignore[assignment]
-    """ListRepositoryObjects returns a page of a repository's objects by oid, removed ones included.
-    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+    """ListRepositoryObjects returns a page of a repository's objects, as StorageService.ListObjects does.
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR).
     """
     RemoveObject: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveObjectRequest, _admin_service_pb2.RemoveObjectResponse]  # type: ignore[assignment]
     """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
@@ -472,7 +472,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]  # type: ignore[assignment]
     """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+    INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of all repositories; more than 366 days).
     """
     SetLimits: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetLimitsRequest, _admin_service_pb2.SetLimitsResponse]  # type: ignore[assignment]
     """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
@@ -944,8 +944,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListRepositoryObjectsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListRepositoryObjectsResponse, _abc.Awaitable[_admin_service_pb2.ListRepositoryObjectsResponse]]:
-        """ListRepositoryObjects returns a page of a repository's objects by oid, removed ones included.
-        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        """ListRepositoryObjects returns a page of a repository's objects, as StorageService.ListObjects does.
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR).
         """
 
     @_abc_1.abstractmethod
@@ -1019,7 +1019,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListUsageResponse, _abc.Awaitable[_admin_service_pb2.ListUsageResponse]]:
         """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+        INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of all repositories; more than 366 days).
         """
 
     @_abc_1.abstractmethod

@@ -129,6 +129,58 @@ COLLECTION_OUTCOME_FAILED: CollectionOutcome.ValueType  # 2
 """It has failed, and is to be tried again."""
 Global___CollectionOutcome: _TypeAlias = CollectionOutcome  # noqa: Y015
 
+class _ObjectOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ObjectOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ObjectOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OBJECT_ORDER_UNSPECIFIED: _ObjectOrder.ValueType  # 0
+    """By oid."""
+    OBJECT_ORDER_LARGEST: _ObjectOrder.ValueType  # 1
+    """By size, the largest first."""
+    OBJECT_ORDER_NEWEST: _ObjectOrder.ValueType  # 2
+    """By the time at which the repository got them, the latest first; with OBJECT_STATE_BIN by that of their removal."""
+
+class ObjectOrder(_ObjectOrder, metaclass=_ObjectOrderEnumTypeWrapper):
+    """ObjectOrder is the order of a list of objects."""
+
+OBJECT_ORDER_UNSPECIFIED: ObjectOrder.ValueType  # 0
+"""By oid."""
+OBJECT_ORDER_LARGEST: ObjectOrder.ValueType  # 1
+"""By size, the largest first."""
+OBJECT_ORDER_NEWEST: ObjectOrder.ValueType  # 2
+"""By the time at which the repository got them, the latest first; with OBJECT_STATE_BIN by that of their removal."""
+Global___ObjectOrder: _TypeAlias = ObjectOrder  # noqa: Y015
+
+class _ObjectState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ObjectStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ObjectState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OBJECT_STATE_UNSPECIFIED: _ObjectState.ValueType  # 0
+    """All objects, also those whose bytes are gone."""
+    OBJECT_STATE_HELD: _ObjectState.ValueType  # 1
+    """Those that the repository holds."""
+    OBJECT_STATE_BIN: _ObjectState.ValueType  # 2
+    """Those that were removed, and whose bytes are in the bin."""
+    OBJECT_STATE_DAMAGED: _ObjectState.ValueType  # 3
+    """Those that the repository holds, and whose bytes are known to be damaged or lost in every store that had them."""
+
+class ObjectState(_ObjectState, metaclass=_ObjectStateEnumTypeWrapper):
+    """ObjectState narrows a list of objects down."""
+
+OBJECT_STATE_UNSPECIFIED: ObjectState.ValueType  # 0
+"""All objects, also those whose bytes are gone."""
+OBJECT_STATE_HELD: ObjectState.ValueType  # 1
+"""Those that the repository holds."""
+OBJECT_STATE_BIN: ObjectState.ValueType  # 2
+"""Those that were removed, and whose bytes are in the bin."""
+OBJECT_STATE_DAMAGED: ObjectState.ValueType  # 3
+"""Those that the repository holds, and whose bytes are known to be damaged or lost in every store that had them."""
+Global___ObjectState: _TypeAlias = ObjectState  # noqa: Y015
+
 @_typing.final
 class Object(_message.Message):
     """Object is an object's record in a repository."""
@@ -143,6 +195,9 @@ class Object(_message.Message):
     REMOVED_BY_FIELD_NUMBER: _builtins.int
     BIN_UNTIL_FIELD_NUMBER: _builtins.int
     IS_COLLECTED_FIELD_NUMBER: _builtins.int
+    IS_DAMAGED_FIELD_NUMBER: _builtins.int
+    USED_AT_FIELD_NUMBER: _builtins.int
+    ADDED_BY_FIELD_NUMBER: _builtins.int
     oid: _builtins.str
     """The object's id."""
     size: _builtins.int
@@ -153,6 +208,14 @@ class Object(_message.Message):
     """Who removed it."""
     is_collected: _builtins.bool
     """Whether it was removed as garbage: then it may be written again."""
+    is_damaged: _builtins.bool
+    """Whether its bytes are known to be damaged or lost in every store that had them; a push heals it. Told by ListObjects
+    and GetUsage only.
+    """
+    added_by: _builtins.int
+    """The id of the user who brought it to the repository first; 0 if that is not known. Told by ListObjects and GetUsage
+    only.
+    """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When the repository got it."""
@@ -165,6 +228,12 @@ class Object(_message.Message):
     def bin_until(self) -> _timestamp_pb2.Timestamp:
         """Until when its bytes are in the bin; not set for an object that is held, or whose bytes are gone."""
 
+    @_builtins.property
+    def used_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last announced to be written, to 10 s, or read, to an hour; not set if it was not since it was written.
+        Told by ListObjects and GetUsage only.
+        """
+
     def __init__(
         self,
         *,
@@ -176,10 +245,13 @@ class Object(_message.Message):
         removed_by: _builtins.str = ...,
         bin_until: _timestamp_pb2.Timestamp | None = ...,
         is_collected: _builtins.bool = ...,
+        is_damaged: _builtins.bool = ...,
+        used_at: _timestamp_pb2.Timestamp | None = ...,
+        added_by: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "removed_at", b"removed_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "removed_at", b"removed_at", "used_at", b"used_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "is_collected", b"is_collected", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_by", b"added_by", "bin_until", b"bin_until", "created_at", b"created_at", "is_collected", b"is_collected", "is_damaged", b"is_damaged", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size", "used_at", b"used_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1851,22 +1923,30 @@ class ListObjectsRequest(_message.Message):
     REPOSITORY_ID_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     cursor: _builtins.str
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many objects at most; 0 for the service's default, more than its maximum is coerced."""
+    order: Global___ObjectOrder.ValueType
+    """The order of the objects."""
+    state: Global___ObjectState.ValueType
+    """Which objects to list."""
     def __init__(
         self,
         *,
         repository_id: _builtins.int = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        order: Global___ObjectOrder.ValueType = ...,
+        state: Global___ObjectState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "order", b"order", "repository_id", b"repository_id", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1884,7 +1964,7 @@ class ListObjectsResponse(_message.Message):
     """Set when more objects exist."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___Object]:
-        """The objects by oid."""
+        """The objects, in the order asked for."""
 
     def __init__(
         self,
@@ -1908,8 +1988,13 @@ class GetUsageRequest(_message.Message):
 
     REPOSITORY_IDS_FIELD_NUMBER: _builtins.int
     LARGEST_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
     largest: _builtins.int
     """How many of the largest objects to tell too, at most 1,000; only where one repository is asked about."""
+    days: _builtins.int
+    """Of how many days (UTC), today included, to tell what was held at their end: 0 to 366; only where one repository is
+    asked about.
+    """
     @_builtins.property
     def repository_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The repositories."""
@@ -1919,10 +2004,11 @@ class GetUsageRequest(_message.Message):
         *,
         repository_ids: _abc.Iterable[_builtins.int] | None = ...,
         largest: _builtins.int = ...,
+        days: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["largest", b"largest", "repository_ids", b"repository_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days", "largest", b"largest", "repository_ids", b"repository_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1976,6 +2062,7 @@ class RepositoryUsage(_message.Message):
     RESERVED_BYTES_FIELD_NUMBER: _builtins.int
     GROWTH_BYTES_FIELD_NUMBER: _builtins.int
     LARGEST_FIELD_NUMBER: _builtins.int
+    BY_DAY_FIELD_NUMBER: _builtins.int
     object_count: _builtins.int
     """How many objects it holds."""
     object_bytes: _builtins.int
@@ -2002,6 +2089,10 @@ class RepositoryUsage(_message.Message):
     def largest(self) -> _containers.RepeatedCompositeFieldContainer[Global___Object]:
         """The largest of the objects that it holds, if they were asked for."""
 
+    @_builtins.property
+    def by_day(self) -> _containers.RepeatedCompositeFieldContainer[Global___DayUsage]:
+        """What it held at the end of each of the days that were asked for, the oldest day first; today is as of now."""
+
     def __init__(
         self,
         *,
@@ -2017,10 +2108,11 @@ class RepositoryUsage(_message.Message):
         reserved_bytes: _builtins.int = ...,
         growth_bytes: _builtins.int = ...,
         largest: _abc.Iterable[Global___Object] | None = ...,
+        by_day: _abc.Iterable[Global___DayUsage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "bin_bytes", b"bin_bytes", "bin_count", b"bin_count", "bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "growth_bytes", b"growth_bytes", "largest", b"largest", "object_bytes", b"object_bytes", "object_count", b"object_count", "quota_bytes", b"quota_bytes", "removed_count", b"removed_count", "reserved_bytes", b"reserved_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "bin_bytes", b"bin_bytes", "bin_count", b"bin_count", "by_day", b"by_day", "bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "growth_bytes", b"growth_bytes", "largest", b"largest", "object_bytes", b"object_bytes", "object_count", b"object_count", "quota_bytes", b"quota_bytes", "removed_count", b"removed_count", "reserved_bytes", b"reserved_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bandwidth_bytes: _TypeAlias = _typing.Literal["bandwidth_bytes"]  # noqa: Y015
     _WhichOneofArgType__bandwidth_bytes: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes"]  # noqa: Y015
@@ -2032,6 +2124,36 @@ class RepositoryUsage(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
 
 Global___RepositoryUsage: _TypeAlias = RepositoryUsage  # noqa: Y015
+
+@_typing.final
+class DayUsage(_message.Message):
+    """DayUsage is what a repository held at the end of a day."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    OBJECT_COUNT_FIELD_NUMBER: _builtins.int
+    OBJECT_BYTES_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day (UTC), such as 2026-03-01."""
+    object_count: _builtins.int
+    """How many objects it held."""
+    object_bytes: _builtins.int
+    """Their bytes together."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        object_count: _builtins.int = ...,
+        object_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "object_bytes", b"object_bytes", "object_count", b"object_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DayUsage: _TypeAlias = DayUsage  # noqa: Y015
 
 @_typing.final
 class SetLimitsRequest(_message.Message):

@@ -416,9 +416,11 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListObjects(self, request, context):
-        """ListObjects returns a page of a repository's objects by oid, removed ones included.
+        """ListObjects returns a page of a repository's objects, by oid and removed ones included unless the request asks for
+        another order, or for objects of one state.
 
-        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR: it is of no page, or of a page in
+        another order or of another state).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -428,7 +430,8 @@ class StorageServiceServicer:
         """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
         asked.
 
-        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of more than one repository; more than
+        366 days).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

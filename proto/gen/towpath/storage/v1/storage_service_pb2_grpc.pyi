@@ -201,15 +201,18 @@ class StorageServiceStub:
     into it afterwards. Bytes go when no other repository holds the object.
     """
     ListObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ListObjectsRequest, _storage_service_pb2.ListObjectsResponse]
-    """ListObjects returns a page of a repository's objects by oid, removed ones included.
+    """ListObjects returns a page of a repository's objects, by oid and removed ones included unless the request asks for
+    another order, or for objects of one state.
 
-    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR: it is of no page, or of a page in
+    another order or of another state).
     """
     GetUsage: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.GetUsageRequest, _storage_service_pb2.GetUsageResponse]
     """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
     asked.
 
-    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of more than one repository; more than
+    366 days).
     """
     SetLimits: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitsRequest, _storage_service_pb2.SetLimitsResponse]
     """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
@@ -403,15 +406,18 @@ class StorageServiceAsyncStub(StorageServiceStub):
     into it afterwards. Bytes go when no other repository holds the object.
     """
     ListObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ListObjectsRequest, _storage_service_pb2.ListObjectsResponse]  # type: ignore[assignment]
-    """ListObjects returns a page of a repository's objects by oid, removed ones included.
+    """ListObjects returns a page of a repository's objects, by oid and removed ones included unless the request asks for
+    another order, or for objects of one state.
 
-    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR: it is of no page, or of a page in
+    another order or of another state).
     """
     GetUsage: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.GetUsageRequest, _storage_service_pb2.GetUsageResponse]  # type: ignore[assignment]
     """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
     asked.
 
-    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of more than one repository; more than
+    366 days).
     """
     SetLimits: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitsRequest, _storage_service_pb2.SetLimitsResponse]  # type: ignore[assignment]
     """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
@@ -716,9 +722,11 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.ListObjectsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.ListObjectsResponse, _abc.Awaitable[_storage_service_pb2.ListObjectsResponse]]:
-        """ListObjects returns a page of a repository's objects by oid, removed ones included.
+        """ListObjects returns a page of a repository's objects, by oid and removed ones included unless the request asks for
+        another order, or for objects of one state.
 
-        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: an unknown order or state, INVALID_CURSOR: it is of no page, or of a page in
+        another order or of another state).
         """
 
     @_abc_1.abstractmethod
@@ -730,7 +738,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
         asked.
 
-        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects, or the days, of more than one repository; more than
+        366 days).
         """
 
     @_abc_1.abstractmethod
