@@ -17,6 +17,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 
 from services.common.errors import Reason, Unavailable
 from services.common.migration_versions import known_versions
+from services.database.concurrent_indexes import build_indexes
 from services.database.engine import parse_url, role_of
 from services.database.sessions import CONNECT_SECONDS, Sessions
 from services.database.transactions import is_transient
@@ -74,11 +75,12 @@ def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
 async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> str | None:
     """Create the schema and its role if they are missing, and migrate the tables to the newest version.
 
-    One migration runs at a time; others wait for it. It is atomic: a failure leaves the version as it was. Tables that
-    a newer Towpath has migrated stay as they are, and the result is a note about them; otherwise it is None. The user
-    of the URL must be allowed to create schemas in the database and, the first time, roles. Raises ValueError if a
-    restore into the database has not ended, if the tables are too new for this version, or if a pooler shares sessions
-    among clients; `Unavailable` if Postgres does not answer for `wait_seconds`.
+    One migration runs at a time; others wait for it. It is atomic: a failure leaves the version as it was. Indexes of
+    big tables are built afterwards. The result is a note on one that could not be built, or on tables that a newer
+    Towpath has migrated, which stay as they are; otherwise it is None. The user of the URL must be allowed to create
+    schemas in the database and, the first time, roles. Raises ValueError if a restore into the database has not ended,
+    if the tables are too new for this version, or if a pooler shares sessions among clients; `Unavailable` if Postgres
+    does not answer for `wait_seconds`.
     """
     engine = create_operator_engine(url, "migrate")
     try:
@@ -98,7 +100,7 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
                     "of this Towpath, and are used as they are"
                 )
             await upgrade(connection, schema)
-            return None
+        return await build_indexes(engine, schema)
     finally:
         await engine.dispose()
 

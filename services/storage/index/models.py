@@ -48,6 +48,10 @@ def _now() -> datetime.datetime:
     return column
 
 
+def _list_index(name: str, *columns: str, where: str) -> Index:
+    return Index(name, "repository_id", *columns, postgresql_where=text(where), postgresql_concurrently=True)
+
+
 class StoreRecord(StorageModel, table=True):
     """A store. The first store is the one of `TOWPATH_STORAGE_URL`, and has no URL here."""
 
@@ -89,6 +93,12 @@ class Object(StorageModel, table=True):
         Index("objects_kept_oid", "oid", postgresql_where=text("removed_at IS NULL OR bin_until IS NOT NULL")),
         Index("objects_bin_until", "bin_until", postgresql_where=text("bin_until IS NOT NULL")),
         Index("objects_collected", "repository_id", "oid", postgresql_where=text("is_collected")),
+        # Many objects may have one size, and few come at one time: that index is a tenth as large without the oid.
+        _list_index("objects_held_size", "size", "oid", where="removed_at IS NULL"),
+        _list_index("objects_held_created_at", "created_at", where="removed_at IS NULL"),
+        _list_index("objects_removed_size", "size", "oid", where="removed_at IS NOT NULL"),
+        _list_index("objects_bin_oid", "oid", where="bin_until IS NOT NULL"),
+        _list_index("objects_bin_removed_at", "removed_at", "oid", where="bin_until IS NOT NULL"),
     )
 
     repository_id: int = _id(BigInteger)

@@ -54,7 +54,7 @@ _HELD, _REMOVED = "removed_at IS NULL", "removed_at IS NOT NULL"
 _CONDITIONS = {
     ObjectState.ANY: "true",
     ObjectState.HELD: _HELD,
-    ObjectState.BIN: f"{_REMOVED} AND bin_until IS NOT NULL",
+    ObjectState.BIN: "bin_until IS NOT NULL",
     ObjectState.DAMAGED: f"""{_HELD}
             AND EXISTS (SELECT FROM storage.contents WHERE contents.oid = objects.oid AND is_doubted)
             AND NOT EXISTS (SELECT FROM storage.contents WHERE contents.oid = objects.oid AND NOT is_doubted)""",  # noqa: S608 - our own words
@@ -87,7 +87,7 @@ async def page(
     limit: int,
 ) -> list[ListedObject]:
     """Return the page of up to `limit` objects of a list after the place `after`; the first page for None."""
-    values = {"repository_id": repository_id, "limit": limit}
+    values: dict[str, object] = {"repository_id": repository_id, "limit": limit}
     if after is not None:
         values |= after._asdict() if after.key is not None else {"oid": after.oid}
     rows = await connection.execute(text(_page_sql(order, state, is_first=after is None)), values)

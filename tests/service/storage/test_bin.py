@@ -35,7 +35,11 @@ async def test_an_object_comes_back_as_it_was(storage: RunningStorage, size: int
     assert (await failure(storage.read(1, oid))).reason == "OBJECT_REMOVED"
     assert await listed(storage, 1) == [tombstone]
     assert (await storage.restore(1, oid)).object == before
-    assert await listed(storage, 1) == [before]
+    [after] = await listed(storage, 1)
+    # A collection must not take it at once.
+    assert after.HasField("used_at")
+    after.ClearField("used_at")
+    assert after == before
     assert await storage.read(1, oid) == data
     assert (await failure(storage.restore(1, oid))).reason == "OBJECT_NOT_FOUND"
 

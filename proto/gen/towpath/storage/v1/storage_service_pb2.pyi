@@ -230,8 +230,8 @@ class Object(_message.Message):
 
     @_builtins.property
     def used_at(self) -> _timestamp_pb2.Timestamp:
-        """When it was last announced to be written, to 10 s, or read, to an hour; not set if it was not since it was written.
-        Told by ListObjects and GetUsage only.
+        """When it was last used: announced to be written, to 10 s, read, to an hour, or brought back from the bin; not set if
+        it was not since it was written. Told by ListObjects and GetUsage only.
         """
 
     def __init__(
