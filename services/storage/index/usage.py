@@ -77,6 +77,15 @@ _DAYS = text("""
     ORDER BY day
 """)
 
+_USED_BY_REPOSITORIES = text("""
+    SELECT repository_id, sum(object_count), sum(object_bytes) FROM (
+        SELECT repository_id, object_count, object_bytes FROM storage.usage_totals
+        UNION ALL SELECT repository_id, object_count, object_bytes FROM storage.usage_deltas
+    ) AS parts
+    WHERE repository_id = ANY(CAST(:repository_ids AS bigint[]))
+    GROUP BY 1
+""")
+
 
 class DayUsage(NamedTuple):
     """The objects that a repository held at the end of a UTC day."""
@@ -87,7 +96,7 @@ class DayUsage(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The held objects that a user has brought, as triggers have counted them."""
+    """The objects that a repository holds, or the held ones that a user has brought, as triggers have counted them."""
 
     object_count: int = 0
     object_bytes: int = 0
@@ -111,6 +120,12 @@ async def may_keep(connection: AsyncConnection) -> bool:
 async def fold(connection: AsyncConnection, *, limit: int) -> int:
     """Add up to `limit` changes to the totals, and return their number. The caller must have called `may_keep`."""
     return int(await connection.scalar(_FOLD, {"limit": limit}) or 0)
+
+
+async def used_by_repositories(connection: AsyncConnection, repository_ids: Collection[int]) -> dict[int, Used]:
+    """Return what each of the repositories holds; those that have never held anything are missing."""
+    rows = await connection.execute(_USED_BY_REPOSITORIES, {"repository_ids": list(repository_ids)})
+    return {row[0]: Used(int(row[1]), int(row[2])) for row in rows}
 
 
 async def used_by_users(connection: AsyncConnection, user_ids: Collection[int]) -> dict[int, Used]:

@@ -118,21 +118,22 @@ async def user_usage_of(context: StorageContext, user_ids: Sequence[int]) -> lis
 
 
 async def _holdings(connection: AsyncConnection, repository_ids: Sequence[int]) -> dict[int, Holdings]:
-    held, in_bin = col(Object.removed_at).is_(None), col(Object.bin_until).is_not(None)
+    # Held objects are counted already, and the index of removed ones has those that are left to count.
+    in_bin = col(Object.bin_until).is_not(None)
     statement = (
         select(
             col(Object.repository_id),
-            func.count().filter(held),
-            func.coalesce(func.sum(col(Object.size)).filter(held), 0),
-            func.count().filter(~held),
+            func.count(),
             func.count().filter(in_bin),
             func.coalesce(func.sum(col(Object.size)).filter(in_bin), 0),
         )
         .where(col(Object.repository_id) == any_(cast(list(repository_ids), ARRAY(BigInteger))))
+        .where(col(Object.removed_at).is_not(None))
         .group_by(col(Object.repository_id))
     )
-    rows = await connection.execute(statement)
-    return {row[0]: Holdings(row[1], int(row[2]), row[3], row[4], int(row[5])) for row in rows}
+    removed = {row[0]: (row[1], row[2], int(row[3])) for row in await connection.execute(statement)}
+    used = await usage.used_by_repositories(connection, repository_ids)
+    return {id_: Holdings(*used.get(id_, Used()), *removed.get(id_, (0, 0, 0))) for id_ in used.keys() | removed}
 
 
 async def refresh_sizes(context: StorageContext) -> None:
