@@ -57,14 +57,18 @@ async def served_metrics(
 ) -> AsyncIterator[None]:
     """Serve and sample the metrics inside the context; without an address, do nothing.
 
-    `is_serving` answers probes of readiness. It runs on the event loop, so that a process that hangs is not ready.
-    Raises the errors of `serve_metrics`.
+    `/healthz` answers whether the event loop runs, and `is_serving` probes of readiness. It runs on the event loop, so
+    that a process that hangs is not ready. Raises the errors of `serve_metrics`.
     """
     if listen is None:
         yield
         return
     _BUILD.labels(version("towpath")).set(1)
-    stop_serving = serve_metrics(listen, token, is_serving and partial(_ask, asyncio.get_running_loop(), is_serving))
+    ask = partial(_ask, asyncio.get_running_loop())
+    probes = {"/healthz": partial(ask, lambda: True)}
+    if is_serving is not None:
+        probes["/readyz"] = partial(ask, is_serving)
+    stop_serving = serve_metrics(listen, token, probes)
     try:
         async with running(_watch_lag()):
             yield

@@ -1,17 +1,18 @@
 """`GET /metrics` for Prometheus, on a separate port and by separate threads, for scrapers that present the token.
 
-For a gRPC service, `GET /readyz` on the same port reports to anybody whether the service is ready, so that a probe need
-not speak gRPC.
+On the same port, `GET /healthz` reports to anybody whether the process runs, and for a gRPC service `GET /readyz` also
+whether it is ready: a probe need not speak gRPC.
 """
 
 import hmac
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from socketserver import TCPServer
+from typing import ClassVar
 
 from prometheus_client import MetricsHandler
 from pydantic import SecretStr
@@ -24,14 +25,16 @@ _REQUEST_SECONDS = 10
 _log = get_logger(__name__)
 
 
-def serve_metrics(
-    listen: str, token: SecretStr | None, is_ready: Callable[[], bool] | None = None
-) -> Callable[[], None]:
+Probes = Mapping[str, Callable[[], bool]]
+"""Functions for any thread, by the path at which each is answered with 200 or 503."""
+
+
+def serve_metrics(listen: str, token: SecretStr | None, probes: Probes) -> Callable[[], None]:
     """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes any free port, and the log reports it).
 
-    With `is_ready`, a function for any thread, `/readyz` is answered too. The caller ends the server by calling the
-    returned function; that call takes up to half a second. Raises ValueError if `listen` is malformed, or if other
-    hosts can reach it and there is no token; OSError if the address cannot be bound.
+    The probes are answered too. The caller ends the server by calling the returned function; that call takes up to half
+    a second. Raises ValueError if `listen` is malformed, or if other hosts can reach it and there is no token; OSError
+    if the address cannot be bound.
     """
     try:
         address = Address.parse(listen)
@@ -39,7 +42,7 @@ def serve_metrics(
         raise ValueError(f"metrics_listen: {error}") from None
     if token is None and not _is_loopback(address.host):
         raise ValueError(f"metrics_token: needed to serve metrics at {listen}, which other hosts can reach")
-    server = _Server(address.host, address.port, token, is_ready)
+    server = _Server(address.host, address.port, token, probes)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     _log.info("metrics", address=str(Address(address.host, server.server_address[1])))
 
@@ -62,12 +65,12 @@ class _Scrape(MetricsHandler):
 
     timeout = _REQUEST_SECONDS
     token: bytes | None = None
-    is_ready: "staticmethod[[], bool] | None" = None
+    probes: ClassVar[Probes] = {}
 
     def do_GET(self) -> None:
-        """Answer with the metrics, or whether the service is ready."""
-        if self.path == "/readyz" and self.is_ready is not None:
-            self._answer(HTTPStatus.OK if self.is_ready() else HTTPStatus.SERVICE_UNAVAILABLE)
+        """Answer with the metrics, or with what a probe says."""
+        if (probe := self.probes.get(self.path)) is not None:
+            self._answer(HTTPStatus.OK if probe() else HTTPStatus.SERVICE_UNAVAILABLE)
             return
         shown = (self.headers.get("Authorization") or "").encode(errors="replace")
         if self.token is not None and not hmac.compare_digest(shown, b"Bearer " + self.token):
@@ -86,12 +89,11 @@ class _Scrape(MetricsHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, host: str, port: int, token: SecretStr | None, is_ready: Callable[[], bool] | None) -> None:
+    def __init__(self, host: str, port: int, token: SecretStr | None, probes: Probes) -> None:
         # Set first, because the base class binds in its constructor.
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         secret = token.get_secret_value().encode() if token is not None else None
-        ready = staticmethod(is_ready) if is_ready is not None else None
-        super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret, "is_ready": ready}))
+        super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret, "probes": probes}))
 
     def server_bind(self) -> None:
         """Bind without the base class's DNS lookup of the host's own name: it may be slow, and nothing uses it."""

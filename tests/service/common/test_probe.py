@@ -70,21 +70,23 @@ async def test_a_grpc_service_is_asked_over_http() -> None:
         assert await probe(str(port), "/readyz") == (0, "200")
         serving = False
         assert await probe(str(port), "/readyz") == (1, "503")
+        # It is not to be started again for that.
+        assert await probe(str(port), "/healthz") == (0, "200")
         serving = True
         statuses: list[int] = []
 
         def ask() -> None:
-            statuses.append(
-                httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code
-            )
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=STEP_SECONDS) as http:
+                statuses.extend(http.get(path).status_code for path in ("/readyz", "/healthz"))
 
         asking = threading.Thread(target=ask)
         asking.start()
         # The loop stands still until the answer is there.
         asking.join(STEP_SECONDS)
-        assert statuses == [503]
+        assert statuses == [503, 503]
     async with served_metrics(f"127.0.0.1:{port}", None):
         assert (await probe(str(port), "/readyz"))[1] == "404"
+        assert (await probe(str(port), "/healthz"))[1] == "200"
 
 
 def test_the_stack_starts_no_python_to_ask() -> None:
