@@ -53,12 +53,14 @@ bench: $(VENV)/bench programs ## Measure Towpath beside its peers, for some hour
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
 	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/protocol/test_openapi.py --timeout=1200
 
-lint: $(VENV)/dev types ## Check style, imports between services, and the .proto files
+lint: $(VENV)/dev types ## Check style, imports between services, the .proto files, and what deploys Towpath
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	cd proto && ../$(BIN)/buf lint
 	sh proto/breaking.sh $(BIN)/buf
+	@sh tests/support/install-helm.sh $(BIN) || true
+	sh deploy/lint.sh $(BIN)
 
 types: $(VENV)/dev ## Check types
 	$(BIN)/mypy

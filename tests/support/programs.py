@@ -43,6 +43,7 @@ SKIPPED = {
     "chromedriver": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
     "oidc-provider": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
     "keycloak": "tests/service/facade/test_keycloak.py",
+    "helm": "tests/unit/deploy/test_chart.py; `make lint` brings it",
     "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }
 """Each program, and what is skipped without it."""
