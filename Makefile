@@ -4,14 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 OUT ?= proto/gen
-SBOM ?= sbom.json
+DIST ?= dist
+SITE ?= build/site
 ENV_FILE ?= .env
 # More than cores: most tests wait for other processes.
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test coverage stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
+.PHONY: help run check test coverage stack stack-test growth-test bench fuzz lint types format site lock sbom proto contract reference image dist clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,14 +55,18 @@ bench: $(VENV)/bench programs ## Measure Towpath beside its peers, for some hour
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
 	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/protocol/test_openapi.py --timeout=1200
 
-lint: $(VENV)/dev types ## Check style, imports between services, the .proto files, and what deploys Towpath
+lint: $(VENV)/dev types site ## Check style, imports between services, the .proto files, the site, and what deploys Towpath
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	cd proto && ../$(BIN)/buf lint
+	$(BIN)/buf lint proto
 	sh proto/breaking.sh $(BIN)/buf
 	@sh tests/support/install-helm.sh $(BIN) || true
 	sh deploy/lint.sh $(BIN)
+
+site: $(VENV)/dev ## Build the site of docs/ into SITE/site; a link that leads nowhere fails it
+	$(BIN)/python deploy/site/stage.py $(SITE)
+	zensical="$(abspath $(BIN))/zensical" && cd $(SITE) && "$$zensical" build --strict
 
 types: $(VENV)/dev ## Check types
 	$(BIN)/mypy
@@ -77,16 +83,31 @@ lock: $(VENV)/lock ## Write requirements/ anew from pyproject.toml; ARGS=--upgra
 	$(COMPILE) --extra server --extra embedded --group build --constraints requirements/dev.txt \
 		--output-file requirements/run.txt
 	$(COMPILE) --extra server --extra tracing --constraints requirements/dev.txt --output-file requirements/image.txt
-	for group in build bench lock; do \
+	for group in build bench lock docs; do \
 		$(subst pyproject.toml,,$(COMPILE)) --group $$group --constraints requirements/dev.txt \
 			--output-file requirements/$$group.txt || exit 1; done
 
-sbom: $(VENV)/lock ## Write what the image is made of, as CycloneDX JSON, into SBOM
-	PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
-		--output-file $(SBOM) requirements/image.txt
+sbom: $(VENV)/dev ## Write what the image and the package are made of into DIST, as CycloneDX JSON
+	mkdir -p $(DIST)
+	for kind in image package; do \
+		$(BIN)/python -m release.sbom $$kind $(DIST)/towpath-$(VERSION)-$$kind.cdx.json || exit 1; done
 
 proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
 	$(BIN)/python proto/generate.py $(OUT)
+
+contract: $(VENV)/dev ## Keep the .proto files as those of this version, which `make lint` compares with from then on
+	$(BIN)/buf build proto --exclude-source-info --output proto/released/$(VERSION).binpb
+
+reference: $(VENV)/dev ## Write the pages of docs/reference anew from the code
+	$(BIN)/python -m release.reference
+
+BUILD_IMAGE = docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) $(ARGS)
+image: ## Build the images towpath:VERSION and towpath-sshd:VERSION; needs Docker. ARGS="--build-arg PYTHON=..." names the base
+	$(BUILD_IMAGE) --target towpath --tag towpath:$(VERSION) .
+	$(BUILD_IMAGE) --target sshd --tag towpath-sshd:$(VERSION) .
+
+dist: $(VENV)/server ## Build the wheel and the sdist of the last commit into DIST: the same bytes wherever that is done
+	sh release/dist.sh $(BIN)/python $(DIST)
 
 clean: ## Remove the virtual environment and all caches, but no data
 	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

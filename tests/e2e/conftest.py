@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Clone, Workspace, shared_repository
-from tests.support.outside import ROOT, Outside, build_wheel
+from tests.support.outside import ROOT, Distributions, Outside
 from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import Stack, running_stack
 from tests.support.two_hosts import running_two_hosts
@@ -100,9 +100,15 @@ def bobs(bob: Workspace, remote: Path, stack: Stack, alices: Clone) -> Clone:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """The wheel and the sdist of this project."""
+    return Distributions.build(tmp_path_factory.mktemp("distributions"))
+
+
+@pytest.fixture(scope="session")
+def wheel(distributions: Distributions) -> Path:
     """The wheel of this project."""
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    return distributions.wheel
 
 
 @pytest.fixture(scope="session")

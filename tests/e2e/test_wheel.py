@@ -13,10 +13,10 @@ from tests.support.waiting import LONG_SECONDS, finished
 EXAMPLES = ROOT / "examples" / "python"
 TYPES = ["types-grpcio", "types-grpcio-reflection", "types-grpcio-status", "types-protobuf"]
 IMPORTS = """
-import sys
-from towpath.access.v1 import access_service_pb2_grpc, admin_service_pb2_grpc
-from towpath.locks.v1 import lock_service_pb2_grpc
-from towpath.storage.v1 import storage_service_pb2_grpc
+import importlib, pkgutil, sys, towpath
+for module in pkgutil.walk_packages(towpath.__path__, "towpath."):
+    importlib.import_module(module.name)
+assert {"towpath.access.v1", "towpath.locks.v1", "towpath.storage.v1"} <= sys.modules.keys()
 print(*sorted({name.partition(".")[0] for name in sys.modules} & {"services", "pydantic", "fastapi", "sqlalchemy"}))
 """
 UNTYPED = """

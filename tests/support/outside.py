@@ -1,4 +1,4 @@
-"""Another service's place: the wheel that users install, in a virtual environment of its own."""
+"""The place of a user who has no checkout: the wheel or the sdist, in a virtual environment of its own."""
 
 import os
 import subprocess
@@ -11,12 +11,26 @@ from tests.support.waiting import LONG_SECONDS
 ROOT = Path(__file__).parents[2]
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build this project's wheel as a release does, and return it."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, timeout=LONG_SECONDS)
-    (wheel,) = folder.glob("towpath-*.whl")
-    return wheel
+@dataclass(frozen=True)
+class Distributions:
+    """The two files of a release that pip installs from."""
+
+    wheel: Path
+    sdist: Path
+
+    @classmethod
+    def found_in(cls, folder: Path) -> "Distributions":
+        """Return those of a folder that has nothing else of these kinds."""
+        (wheel,) = folder.glob("towpath-*.whl")
+        (sdist,) = folder.glob("towpath-*.tar.gz")
+        return cls(wheel, sdist)
+
+    @classmethod
+    def build(cls, folder: Path) -> "Distributions":
+        """Build them of the files of this checkout as they are, committed or not."""
+        command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=LONG_SECONDS, stdout=subprocess.DEVNULL)
+        return cls.found_in(folder)
 
 
 @dataclass(frozen=True)
@@ -35,9 +49,13 @@ class Outside:
         """Make it and install into it; what pip has downloaded before it takes from its cache."""
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=LONG_SECONDS)
         outside = cls(folder)
-        pip = [sys.executable, "-m", "pip", "--python", str(outside.python), "install", "--quiet"]
-        subprocess.run([*pip, *requirements], check=True, timeout=LONG_SECONDS)
+        outside.install(*requirements)
         return outside
+
+    def install(self, *requirements: str) -> None:
+        """Install more into it."""
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "--quiet"]
+        subprocess.run([*pip, *requirements], check=True, timeout=LONG_SECONDS)
 
     def installed(self) -> set[str]:
         """Return the names of the distributions that are installed."""

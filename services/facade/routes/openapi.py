@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
@@ -247,7 +248,7 @@ def describe(api: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     schema = get_openapi(
         title="Towpath",
-        version="1",
+        version=version("towpath"),
         description="Large objects beside a repository, and exclusive locks on its paths.",
         routes=routes,
     )

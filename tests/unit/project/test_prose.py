@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 # Released migrations never change.
 SOURCES = sorted(
     path
-    for folder in ("services", "tests", "benchmarks")
+    for folder in ("services", "tests", "benchmarks", "release")
     for path in (ROOT / folder).rglob("*.py")
     if path.parent.name != "versions"
 )

@@ -15,7 +15,13 @@ PAGES = sorted(
 )
 SOURCES = sorted(
     path
-    for pattern in ("services/**/*.py", "tests/**/*.py", "benchmarks/**/*.py", "proto/towpath/**/*.proto")
+    for pattern in (
+        "services/**/*.py",
+        "tests/**/*.py",
+        "benchmarks/**/*.py",
+        "release/**/*.py",
+        "proto/towpath/**/*.proto",
+    )
     for path in ROOT.glob(pattern)
     if path != Path(__file__)
 )

@@ -17,10 +17,11 @@ GROUPS: dict[str, list[Any]] = PYPROJECT["dependency-groups"]
 LISTS = {
     "run": (["server", "embedded"], ["build"]),
     "image": (["server", "tracing"], []),
-    "dev": (["server", "embedded", "tracing"], ["test", "lint", "proto", "build"]),
+    "dev": (["server", "embedded", "tracing"], ["test", "lint", "proto", "docs", "build"]),
     "build": (None, ["build"]),
     "bench": (None, ["bench"]),
     "lock": (None, ["lock"]),
+    "docs": (None, ["docs"]),
 }
 _ENTRY = re.compile(
     r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==(\S+)(?: ; [^\\\n]+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M
@@ -61,7 +62,7 @@ def test_a_list_has_what_is_asked_for(name: str) -> None:
 def test_all_lists_have_the_same_versions() -> None:
     """A checkout and the image must run the versions that the tests have seen."""
     tested = _listed("dev")
-    for name in ("run", "image", "build"):
+    for name in ("run", "image", "build", "docs"):
         assert {package: tested.get(package) for package in _listed(name)} == _listed(name), name
 
 
