@@ -17,6 +17,7 @@ from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.refusal_reports import RefusalReports
 from services.facade.auth.revocation_watch import RevocationState
+from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients
 from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
@@ -26,6 +27,7 @@ from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
+from services.facade.pages.application import Pages
 from services.facade.routes import batch, garbage, health, lock_extensions, locks, objects, sign_in
 from services.facade.routes.object_router import ObjectRoutes
 from services.facade.routes.openapi import describe
@@ -43,6 +45,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     sign_in.router,
 )
+_DESCRIPTION = "/openapi.json"
 
 
 def create_app(
@@ -74,6 +77,7 @@ def create_app(
             LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
         ),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
+        sessions=SessionCookies(settings.signing_key, settings.signing_key_accepted),
         committed=AccessCache(removal_feed, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
         shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
@@ -81,8 +85,14 @@ def create_app(
         trusted=trusted,
         stop=stop,
     )
-    routes = ObjectRoutes(create_api(errors), context, errors)
-    limited = ConcurrencyLimit(routes, settings, trusted=trusted, errors=errors)
+    api = create_api(errors)
+    routes = ObjectRoutes(api, context, errors)
+
+    def is_interface(path: str) -> bool:
+        return path == api.openapi_url or bool(_methods_of(path))
+
+    pages = Pages(routes, context, errors, is_interface, api.openapi)
+    limited = ConcurrencyLimit(pages, settings, trusted=trusted, errors=errors)
     return RequestScope(BodyDrain(limited), trusted=trusted, stop=stop, errors=errors)
 
 
@@ -91,7 +101,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
     api = FastAPI(
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=_DESCRIPTION,
         redirect_slashes=False,
         # FastAPI's telemetry would export queries and exception texts; `RequestScope` opens the span of a request.
         telemetry={
@@ -128,6 +138,11 @@ def _routing_error(request: Request, error: HTTPException) -> ServiceError:
     return NotFound(HttpReason.ROUTE_NOT_FOUND, "nothing is served at this address")
 
 
+def _is_interface(path: str) -> bool:
+    return path == _DESCRIPTION or bool(_methods_of(path))
+
+
 def _methods_of(path: str) -> set[str]:
-    routes = (route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute))
+    routers = (*_ROUTERS, objects.router)
+    routes = (route for router in routers for route in router.routes if isinstance(route, APIRoute))
     return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
 from services.facade.auth.authorizer import Authorizer
+from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients
 from services.facade.middleware.concurrency_limit import Slots
 from services.facade.objects.actions import ActionFactory, origin
@@ -29,6 +30,7 @@ class AppContext:
     clients: ServiceClients
     authorizer: Authorizer
     tokens: ActionTokens
+    sessions: SessionCookies
     committed: AccessCache[ObjectKey, bool]
     """The objects that this facade has seen committed in the last minute, each with True."""
     shared_disk: SharedDisk | None

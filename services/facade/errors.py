@@ -34,6 +34,9 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, HttpReason.BATCH_REFUSED): 409,
     (None, HttpReason.CLIENT_SILENT): 408,
     (None, HttpReason.CLIENT_SLOW): 408,
+    (None, HttpReason.CROSS_SITE): 403,
+    (None, HttpReason.INSECURE): 403,
+    (None, HttpReason.SIGN_IN_REFUSED): 403,
     (None, HttpReason.INVALID_HOST): 400,
     (None, HttpReason.LOGINS_LIMITED): 429,
     (None, HttpReason.MALFORMED_JSON): 400,
@@ -127,6 +130,16 @@ class ErrorRenderer:
             _log.error("request failed", status=error.status.name, reason=error.reason, message=error.message)
         return self.render(error, scope)
 
+    def tell(self, error: ServiceError, scope: Scope) -> tuple[int, str]:
+        """Return the status of an error and the message for the client, and report a refusal to the lock service."""
+        status = http_status(error, _area_of(scope))
+        message = error.message if error.reason == Reason.OBJECT_DAMAGED else _TOLD.get(status, error.message)
+        if status >= _OTHERWISE:
+            message = f"{message} (request id {request_id.current()})"
+        if status in REFUSED and self._refusals is not None:
+            self._refusals.add(_refusal(error, scope))
+        return status, message
+
     def render(self, error: ServiceError, scope: Scope) -> Response:
         """Return the answer: the Error body, with the challenges on 401, Retry-After on 429, 503 and 509, Allow on 405.
 
@@ -134,12 +147,7 @@ class ErrorRenderer:
         failure reveals nothing internal; the message of a 5xx names the request id, because clients show nothing else.
         """
         area = _area_of(scope)
-        status = http_status(error, area)
-        message = error.message if error.reason == Reason.OBJECT_DAMAGED else _TOLD.get(status, error.message)
-        if status >= _OTHERWISE:
-            message = f"{message} (request id {request_id.current()})"
-        if status in REFUSED and self._refusals is not None:
-            self._refusals.add(_refusal(error, scope))
+        status, message = self.tell(error, scope)
         standing = error.detail if isinstance(error.detail, lock_service_pb2.Lock) else None
         failures = error.detail.failures if isinstance(error.detail, BatchReply) else ()
         body = schemas.Error(

@@ -59,7 +59,7 @@ _BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140
         ([("Accept", GIT_LFS.media_type), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
         ([("Accept", "*/*"), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
         ([("Accept", f"{GENERIC.media_type}; q=0.9, */*; q=0.1")], False),
-        ([("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"), ("User-Agent", _BROWSER)], False),
+        ([("Accept", "*/*"), ("User-Agent", _BROWSER)], False),
     ],
 )
 def test_who_does_not_know_the_interface_gets_the_standard_challenge(

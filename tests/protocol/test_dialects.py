@@ -77,7 +77,7 @@ def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, ac
 )
 def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path: str) -> None:
     """A client that accepts neither dialect cannot read an answer about locks either, so the status is 406."""
-    headers = [("Authorization", alice.authorization or ""), ("Accept", "text/html")]
+    headers = [("Authorization", alice.authorization or ""), ("Accept", "image/png")]
     headers += [("Content-Type", GENERIC.media_type)] if method == "POST" else []
     answer = alice.send(method, alice.base_url + path, headers=headers, content=b"{}" if method == "POST" else None)
     assert answer.status_code == 406

@@ -37,9 +37,7 @@ _REALM: dict[str, Any] = {
         {
             "clientId": "towpath",
             "publicClient": True,
-            "standardFlowEnabled": True,
-            # Keycloak lets a loopback address have any port.
-            "redirectUris": ["http://127.0.0.1/-/sign-in/callback"],
+            "standardFlowEnabled": False,
             "directAccessGrantsEnabled": True,
             "attributes": {"oauth2.device.authorization.grant.enabled": "true"},
             "protocolMappers": [

@@ -39,7 +39,8 @@ SKIPPED = {
     "promtool": "parts of tests/service/monitoring/test_alerts.py",
     "sshd": "the pushes over ssh of tests/e2e/test_push_hooks.py",
     "npm": "the Node.js part of tests/e2e/test_examples.py",
-    "chromium": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
+    "chromium": "tests/service/facade/test_sign_in.py, test_keycloak.py, tests/e2e/test_credential_helper.py, "
+    "test_pages.py and test_pages_pictures.py",
     "chromedriver": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
     "oidc-provider": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
     "keycloak": "tests/service/facade/test_keycloak.py",

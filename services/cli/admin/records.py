@@ -1,6 +1,5 @@
 """Printed fields of AdminService's messages. They are the fields of the JSON output, and do not change."""
 
-import re
 from datetime import UTC
 from typing import Any
 
@@ -12,6 +11,7 @@ from towpath.storage.v1.store_service_pb2 import Store
 
 from services.cli.options import format_seconds
 from services.common.request_rate import format_request_rate
+from services.common.store_urls import without_credentials
 
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
@@ -26,10 +26,6 @@ FORGE_KINDS = {
     "gitea": admin.FORGE_KIND_GITEA,
     "forgejo": admin.FORGE_KIND_FORGEJO,
 }
-
-# A store's URL must not contain credentials; if it does all the same, the output masks them.
-_USER_INFO = re.compile(r"//[^\s]*@")
-_UNKNOWN_OPTION = re.compile(r"([?&](?!(?:endpoint|region|addressing|account)=)[^=&]*=)[^&]*")
 
 _HOOK_FORMAT_NAMES = {value: name for name, value in HOOK_FORMATS.items()}
 _FORGE_KIND_NAMES = {value: name for name, value in FORGE_KINDS.items()}
@@ -244,7 +240,7 @@ def store_record(store: Store) -> dict[str, Any]:
     """
     record: dict[str, Any] = {"name": store.name}
     if store.url:
-        record["url"] = _without_credentials(store.url)
+        record["url"] = without_credentials(store.url)
     record |= {
         "primary": store.is_primary,
         "object_count": store.object_count,
@@ -264,9 +260,3 @@ def store_record(store: Store) -> dict[str, Any]:
             "problem": store.copy.problem,
         }
     return record
-
-
-def _without_credentials(url: str) -> str:
-    if url.startswith("file:"):
-        return url
-    return _UNKNOWN_OPTION.sub(r"\1***", _USER_INFO.sub("//***@", url))

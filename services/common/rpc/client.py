@@ -84,17 +84,18 @@ class ServiceClient:
         detail: Message | None = None,
         deadline: float | None = None,
         wait_for_ready: bool = True,
+        secret: SecretStr | None = None,
     ) -> Response:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
 
         `request` is a message, or serialized bytes if the method takes those. Raises the `ServiceError` that the
         service raised; a detail of its status is read into `detail`. Raises `Unavailable` if the peer is unreachable
         until the deadline, or reports that it does not serve; without `wait_for_ready`, at once if it is unreachable.
-        A `deadline`, in seconds, replaces the client's deadline.
+        A `deadline`, in seconds, replaces the client's deadline, and a `secret` its secret.
         """
         timeout = self.deadline if deadline is None else deadline
         try:
-            return await method(request, timeout=timeout, metadata=self.metadata(), wait_for_ready=wait_for_ready)
+            return await method(request, timeout=timeout, metadata=self.metadata(secret), wait_for_ready=wait_for_ready)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and await self.health("") is Health.NOT_SERVING:
                 raise Unavailable(Reason.UNAVAILABLE, "an inner service lacks what it needs") from error
@@ -107,12 +108,15 @@ class ServiceClient:
             return Unavailable(Reason.UNAVAILABLE, "an inner service does not answer")
         return from_rpc_error(error, detail)
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of a call: the current request id and span, and the secrets as bearer tokens."""
+    def metadata(self, secret: SecretStr | None = None) -> tuple[tuple[str, str], ...]:
+        """Return the metadata of a call: the current request id and span, and the secrets as bearer tokens.
+
+        A `secret` replaces that of the client.
+        """
         metadata = [(request_id.METADATA_KEY, request_id.current())] if request_id.current() else []
         metadata.extend(tracing.metadata())
-        if self._secret is not None:
-            metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
+        if (shown := secret or self._secret) is not None:
+            metadata.append(("authorization", f"Bearer {shown.get_secret_value()}"))
         if self._admin_secret is not None:
             metadata.append((ADMIN_METADATA_KEY, f"Bearer {self._admin_secret.get_secret_value()}"))
         return tuple(metadata)

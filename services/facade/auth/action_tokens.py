@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from pydantic_core import from_json, to_json
 
 from services.common.errors import PermissionDenied
-from services.facade.auth.sealing import CredentialSealing
+from services.facade.auth.sealing import Purpose, Sealing
 from services.facade.web.authorization_header import bearer, split_values
 from services.facade.web.error_reasons import HttpReason
 
@@ -120,7 +120,7 @@ class ActionTokens:
         keys = [secret.get_secret_value().encode() for secret in (key, accepted) if secret is not None]
         # Copying an HMAC takes less time than creating it from the key.
         self._keyed = [hmac.new(secret, digestmod="sha256") for secret in keys]
-        self._sealing = list(map(CredentialSealing, keys))
+        self._sealing = [Sealing(key, Purpose.ACTION) for key in keys]
 
     def issuer(self, grant: ActionGrant, expires_at: int) -> "TokenIssuer":
         """Return the issuer of the tokens of one batch; they expire at `expires_at` (Unix time).

@@ -5,13 +5,13 @@ Granted answers are cached until a revocation is reported, see `revocation_watch
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
-from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
+from google.protobuf.message import Message
 from towpath.access.v1 import access_service_pb2
 
 from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
@@ -24,11 +24,12 @@ from services.facade.auth.login_queue import LoginQueue, logins_limited
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
-from services.facade.web.authorization_header import split_values, tokens
+from services.facade.web.authorization_header import presented_tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 from services.facade.web.sign_in_schemas import ExchangedToken
 
-_MAX_CREDENTIALS = 4
+_Given = TypeVar("_Given", access_service_pb2.ExchangeTokenResponse, access_service_pb2.FinishSignInResponse)
+
 _MAX_KNOWN = 10_000
 _KEPT_SECONDS = 3600.0
 # The client chooses the length of a ref; answers for longer refs are not cached.
@@ -91,7 +92,7 @@ class Authorizer:
         """
         if not headers:
             return Caller()
-        shown = tuple(_shown(headers))
+        shown = tuple(presented_tokens(headers))
         digests = [_digest(token, repository) for token in shown]
         for digest in digests:
             if (caller := self._callers.get(digest)) is not None:
@@ -140,20 +141,32 @@ class Authorizer:
 
         Bad credentials count, and wait, as those of `authenticate`.
         """
-        async with self._turn(address, aside):
-            return await self._exchange(token, address)
-
-    async def _exchange(self, token: str, address: str) -> tuple[str, ExchangedToken]:
         request = access_service_pb2.ExchangeTokenRequest(token=token)
+        async with self._turn(address, aside):
+            return await self._given(self._clients.access_stub.ExchangeToken, request, address)
+
+    async def finish_sign_in(
+        self,
+        request: access_service_pb2.FinishSignInRequest,
+        address: str,
+        aside: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> tuple[str, ExchangedToken]:
+        """Return the same for a code with which an issuer has sent a browser back."""
+        async with self._turn(address, aside):
+            return await self._given(self._clients.access_stub.FinishSignIn, request, address)
+
+    async def _given(
+        self, method: Callable[..., Awaitable[_Given]], request: Message, address: str
+    ) -> tuple[str, ExchangedToken]:
         try:
-            reply = await self._clients.locks.call(self._clients.access_stub.ExchangeToken, request)
+            reply = await self._clients.locks.call(method, request)
         except Unauthenticated as error:
             if error.reason != Reason.BAD_CREDENTIALS:
                 raise
             is_told = not error.metadata.keys().isdisjoint(_TOLD)
             raise self._bad_credentials(address, error.message if is_told else "") from error
         if not (reply.secret and reply.valid_seconds > 0 and reply.user_name):
-            raise invalid_reply("ExchangeToken", "the reply lacks the token, its time or its user")
+            raise invalid_reply(type(request).__name__, "the reply lacks the token, its time or its user")
         return reply.user_name, ExchangedToken(
             access_token=reply.secret,
             issued_token_type="urn:ietf:params:oauth:token-type:access_token",  # noqa: S106 - the name of a type
@@ -214,6 +227,7 @@ class Authorizer:
             token if reply.renewed_by_credential else "",
             reply.requests_per_hour,
             reply.token_requests_per_hour,
+            reply.administrator,
         )
         return caller, reply.keep_seconds
 
@@ -281,9 +295,3 @@ def _digest(token: str, repository: str) -> bytes:
     """Return the digest of a credential, and of the repository where that decides whose credential it is."""
     scope = "" if token.startswith(TOKEN_PREFIX) else repository
     return hashlib.sha256(f"{scope}\0{token}".encode()).digest()
-
-
-def _shown(headers: Sequence[str]) -> Iterator[str]:
-    """Yield the possible tokens in the first `_MAX_CREDENTIALS` Authorization values that contain any."""
-    values = filter(None, map(tokens, split_values(headers)))
-    return chain.from_iterable(islice(values, _MAX_CREDENTIALS))

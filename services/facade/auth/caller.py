@@ -20,6 +20,9 @@ class Caller:
     token_requests_per_hour: int = 0
     """The limit of the requests with this token; 0 for none."""
 
+    administrator: bool = False
+    """True if AdminService admits the user with this token."""
+
     @property
     def deciding_token_id(self) -> int:
         """The id of the token if it decides what the caller may do, else 0."""

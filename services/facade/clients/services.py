@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 import grpc
-from towpath.access.v1 import access_service_pb2_grpc
+from towpath.access.v1 import access_service_pb2_grpc, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
@@ -77,6 +77,8 @@ class ServiceClients:
         self.lock_generations = LockGenerations(self.locks)
         self.rates = RateLeases(self.locks)
         self.health = HealthCache(self._ask_health)
+        self.admin_stub = admin_service_pb2_grpc.AdminServiceStub(self.locks.channel)
+        """AdminService, whose calls show the credential of an administrator in place of the service's secret."""
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod

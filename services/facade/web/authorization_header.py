@@ -4,9 +4,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 
 from services.common.token_prefix import TOKEN_PREFIX
 
+_MAX_CREDENTIALS = 4
 _BEARER = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
@@ -29,6 +31,12 @@ def tokens(header: str) -> tuple[str, ...]:
     if scheme.lower() == "bearer" and _BEARER.fullmatch(value):
         return (value,)
     return ()
+
+
+def presented_tokens(headers: Sequence[str]) -> Iterator[str]:
+    """Yield the possible tokens in the first `_MAX_CREDENTIALS` Authorization values that contain any."""
+    values = filter(None, map(tokens, split_values(headers)))
+    return chain.from_iterable(islice(values, _MAX_CREDENTIALS))
 
 
 def bearer(header: str) -> str | None:

@@ -15,8 +15,10 @@ class Dialect:
 GENERIC = Dialect("application/vnd.blob+json", "Blob-Authenticate")
 GIT_LFS = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
 DIALECTS = (GENERIC, GIT_LFS)
+_DIALECT_TYPES = tuple(dialect.media_type for dialect in DIALECTS)
 
 PLAIN_JSON = "application/json"
+HTML = "text/html"
 
 # "utf8" is not a registered name, but many programs send it.
 _UTF_8 = ("utf-8", "utf8")
@@ -57,7 +59,7 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
     ranges = _ranges(accept)
     if not ranges:
         return from_content_type(content_type) or GENERIC
-    rated = [(_rating(dialect, ranges), dialect) for dialect in DIALECTS]
+    rated = [(_rating(dialect.media_type, ranges), dialect) for dialect in DIALECTS]
     best = max(rating for rating, _ in rated)
     if best[0] <= 0:
         return None
@@ -76,6 +78,14 @@ def admits(accept: Sequence[str], name: str) -> bool:
 def is_named(accept: Sequence[str]) -> bool:
     """Return whether these Accept headers name the media type of a dialect, and do not just admit it."""
     return not _ranges(accept).keys().isdisjoint(dialect.media_type for dialect in DIALECTS)
+
+
+def prefers_html(accept: Sequence[str]) -> bool:
+    """Return whether these Accept headers name HTML, and prefer it to the dialects and to JSON."""
+    ranges = _ranges(accept)
+    if not ranges.get(HTML):
+        return False
+    return (ranges[HTML], _EXACT) > max(_rating(name, ranges) for name in (PLAIN_JSON, *_DIALECT_TYPES))
 
 
 def for_error(accept: Sequence[str], content_type: str | None) -> Dialect:
@@ -101,8 +111,8 @@ def _weight(text: str) -> float:
     return weight if 0.0 <= weight <= 1.0 else 1.0
 
 
-def _rating(dialect: Dialect, ranges: dict[str, float]) -> tuple[float, int]:
-    for precision, name in ((_EXACT, dialect.media_type), (_SUBTYPES, "application/*"), (_ANYTHING, "*/*")):
+def _rating(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
+    for precision, name in ((_EXACT, media_type), (_SUBTYPES, "application/*"), (_ANYTHING, "*/*")):
         if name in ranges:
             return ranges[name], precision
     return 0.0, _ANYTHING

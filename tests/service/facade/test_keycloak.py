@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
@@ -10,9 +9,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from services.common.errors import Reason, Unauthenticated
 from tests.service.facade.conftest import Inner, Place
 from tests.service.facade.test_sign_in import Terminal, browser, terminal
-from tests.service.locks.browser_sign_in import REDIRECT_URI, BrowserSignIn
 from tests.service.locks.issuers import add_group, authenticate
-from tests.support.authorization import authorize
 from tests.support.browser import Browser
 from tests.support.http import Client, content
 from tests.support.keycloak import GROUP, PASSWORD, USER, Keycloak, running_keycloak
@@ -68,20 +65,6 @@ async def test_a_person_signs_in_with_keycloak(
     await terminal.run("git", "credential", "reject", text=f"{rejected}\n")
     assert (await terminal.credential())["password"] != first["password"]
     await terminal.towpath("logout", place.facade.origin)
-
-
-async def test_a_person_signs_in_with_a_browser(inner: Inner, issuer: str) -> None:
-    """A code counts once, and with its verifier alone."""
-    for verifier in (None, "another-verifier-of-at-least-43-characters-01234"):
-        attempt = BrowserSignIn(inner.locks, issuer)
-        returned = await authorize(await attempt.start(), redirect_uri=REDIRECT_URI, user=USER, password=PASSWORD)
-        assert returned["state"] == attempt.state
-        finishing = partial(attempt.finish, returned["code"], response_issuer=returned["iss"])
-        if verifier is None:
-            given = await finishing()
-            assert (await authenticate(inner.locks, given.secret)).user_id == given.user_id
-        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-            await finishing(code_verifier=verifier or attempt.verifier)
 
 
 @pytest.mark.usefixtures("issuer")

@@ -185,12 +185,12 @@ async def test_the_pool_is_told(services: Services, service: str) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("shown", [None, "Bearer", "Bearer wrong", f"Basic {METRICS_TOKEN}", "Bearer é"])
 async def test_metrics_are_for_those_who_show_the_token(services: Services, service: str, shown: str | None) -> None:
-    """All others get 401, whatever they ask for."""
+    """All others get 401, whatever they ask for but whether the process lives."""
     headers = {b"Authorization": shown.encode()} if shown is not None else {}
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        for path in ("/metrics", "/", "/healthz"):
+        for path, status in (("/metrics", 401), ("/", 401), ("/healthz", 200)):
             response = await http.get(f"http://{services.metrics_address(service)}{path}", headers=headers)
-            assert (response.status_code, response.content) == (401, b"")
+            assert (response.status_code, response.content) == (status, b"")
 
 
 async def test_nothing_else_is_served_there(services: Services) -> None:

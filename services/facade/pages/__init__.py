@@ -1,0 +1,1 @@
+"""Pages for people in a browser, rendered from what the inner services tell."""

@@ -1,0 +1,1 @@
+"""Pages of the whole site, for administrators; AdminService decides for each call who is one."""
