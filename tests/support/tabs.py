@@ -12,7 +12,7 @@ import httpx
 from tests.support.waiting import STEP_SECONDS
 
 HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
-"""What Chromium and Firefox send as Accept with a click."""
+"""The Accept header that Chromium and Firefox send with a click."""
 
 SESSION = "__Host-towpath-session"
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')

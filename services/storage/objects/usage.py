@@ -46,7 +46,7 @@ class RepositoryUsage:
     """The bytes that it holds more than `GROWTH_DAYS` ago."""
     largest: Sequence[ListedObject] = field(default=())
     by_day: Sequence[DayUsage] = field(default=())
-    """What it held at the end of each of the last days, today as of now."""
+    """The usage at the end of each of the last days, today as of now."""
 
 
 async def usage_of(
