@@ -7,6 +7,14 @@ from typing import Self
 _LAST_PORT = 65535
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host, an address or a name, is always this host itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @dataclass(frozen=True)
 class Address:
     """A host and a port, as in `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; port 0 is any free port."""

@@ -1,4 +1,4 @@
-"""Open files as resources with one owner."""
+"""Open files as resources with one owner, and files that only their owner can read."""
 
 import os
 import resource
@@ -49,3 +49,20 @@ class OwnedDescriptor:
         if self._number is not None:
             number, self._number = self._number, None
             os.close(number)
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, atomically and durably: a crash leaves the old file or the new one."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w") as file:  # noqa: PTH123 - the file descriptor guarantees the mode
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

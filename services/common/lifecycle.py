@@ -3,14 +3,20 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 HEARTBEAT_SECONDS = 0.5
 """The seconds between two heartbeats; a heartbeat is a byte that shows that the event loop runs."""
 
+STOPPED_STATUS = 130
+"""The exit status of a program that was told to stop before its work was done, as after Ctrl-C in a shell."""
+
 _CANCEL_SECONDS = 1.0
+
+Result = TypeVar("Result")
 
 
 def stop_event(lifeline_fd: int | None, heartbeat_fd: int | None = None) -> asyncio.Event:
@@ -53,6 +59,20 @@ async def run_after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -
     """Run `work` as soon as `event` is set."""
     await event.wait()
     await work()
+
+
+async def run_until_stopped(work: Coroutine[Any, Any, Result], lifeline_fd: int | None) -> Result:
+    """Return what `work` returns; where `stop_event` comes first, cancel it and exit with `STOPPED_STATUS`."""
+    stop = asyncio.create_task(stop_event(lifeline_fd).wait())
+    working = asyncio.create_task(work)
+    await asyncio.wait({stop, working}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not working.done():
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
+        sys.exit(STOPPED_STATUS)
+    return working.result()
 
 
 @asynccontextmanager

@@ -80,22 +80,13 @@ class TlsSettings(Settings):
         return Tls.read({name: getattr(self, name) for name in FILES})
 
 
-class ServiceSettings(TlsSettings):
-    """Settings of every service."""
+class ProcessSettings(Settings):
+    """Settings of every process that goes on until it is stopped."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="the least severe log lines that are written"
     )
     log_format: LogFormat = Field(default=LogFormat.JSON, description="`json`, or `text` for a terminal")
-    service_secret: SecretStr | None = Field(
-        default=None,
-        description="what the services show each other on every internal call; "
-        "needed where an internal address is not a unix socket",
-    )
-    service_secret_accepted: SecretStr | None = Field(
-        default=None,
-        description="a second secret that is accepted too: the next or the last one while `service_secret` is changed",
-    )
     traces_endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://\S+$",
@@ -119,4 +110,18 @@ class ServiceSettings(TlsSettings):
         default=None,
         description="a file descriptor that the process writes a byte to each half second, by which `towpath up` knows "
         "that it does not hang",
+    )
+
+
+class ServiceSettings(TlsSettings, ProcessSettings):
+    """Settings of every service that calls or answers others."""
+
+    service_secret: SecretStr | None = Field(
+        default=None,
+        description="what the services show each other on every internal call; "
+        "needed where an internal address is not a unix socket",
+    )
+    service_secret_accepted: SecretStr | None = Field(
+        default=None,
+        description="a second secret that is accepted too: the next or the last one while `service_secret` is changed",
     )

@@ -28,15 +28,24 @@ from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
 from services.facade.pages.application import Pages
-from services.facade.routes import batch, garbage, health, lock_extensions, locks, objects, sign_in
+from services.facade.routes import (
+    batch,
+    garbage,
+    health,
+    lock_extensions,
+    locks,
+    objects,
+    resumable_uploads,
+    sign_in,
+)
 from services.facade.routes.object_router import ObjectRoutes
 from services.facade.routes.openapi import describe
 from services.facade.settings import FacadeSettings
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason, method_not_allowed
 from services.facade.web.forwarded_headers import Networks
 
-# The routers that FastAPI serves; `ObjectRoutes` serves the router of `routes.objects`. The extensions come first,
-# because the word "batch" in an address of theirs could be the id of a lock.
+# The routers that FastAPI serves; `ObjectRoutes` serves those of `routes.objects` and `routes.resumable_uploads`. The
+# extensions come first, because the word "batch" in an address of theirs could be the id of a lock.
 _ROUTERS: tuple[APIRouter, ...] = (
     batch.router,
     garbage.router,
@@ -116,7 +125,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
         # `include_router` would make FastAPI look up the route of each request twice.
         api.router.routes.extend(router.routes)
     # The description includes the routes that `ObjectRoutes` serves instead of FastAPI.
-    describe(api, [*api.routes, *objects.router.routes])
+    describe(api, [*api.routes, *objects.router.routes, *resumable_uploads.router.routes])
 
     async def answered(request: Request, error: Exception) -> Response:
         return errors.answer(error, request.scope)
@@ -143,6 +152,6 @@ def _is_interface(path: str) -> bool:
 
 
 def _methods_of(path: str) -> set[str]:
-    routers = (*_ROUTERS, objects.router)
+    routers = (*_ROUTERS, objects.router, resumable_uploads.router)
     routes = (route for router in routers for route in router.routes if isinstance(route, APIRoute))
     return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

@@ -12,11 +12,11 @@ from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients
 from services.facade.middleware.concurrency_limit import Slots
-from services.facade.objects.actions import ActionFactory, origin
+from services.facade.objects.actions import ActionFactory
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
 from services.facade.settings import FacadeSettings
-from services.facade.web.forwarded_headers import Networks, client_of
+from services.facade.web.forwarded_headers import Networks, client_of, origin
 
 ObjectKey = tuple[int, str, int]
 """An object that a repository holds: the repository's id, the oid, and the size in bytes."""
@@ -41,7 +41,7 @@ class AppContext:
     stop: asyncio.Event
 
     def action_factory(self, request: Request) -> ActionFactory:
-        """Return the factory of the actions that answer this request. Raises the errors of `actions.origin`."""
+        """Return the factory of the actions that answer this request. Raises the errors of `origin`."""
         return ActionFactory(
             self.tokens,
             origin=origin(self.settings.public_url, client_of(request.scope)),

@@ -1,6 +1,6 @@
 """Mapping of gRPC statuses and reasons to HTTP statuses, and the rendering of every error answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import grpc
@@ -54,6 +54,8 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.OBJECT_DAMAGED): 502,
     (None, Reason.COLLECTION_RUNNING): 409,
+    (None, Reason.OFFSET_MISMATCH): 409,
+    (None, Reason.UPLOAD_IN_PROGRESS): 423,
     (None, Reason.TOO_MUCH_GARBAGE): 409,
     (None, Reason.LOCK_NOT_FOUND): 404,
     (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
@@ -98,7 +100,7 @@ _TOLD = {
 # git-lfs knows the interface's own headers; a browser would ask its user for a password.
 _NO_STANDARD_AGENTS = ("git-lfs/", "Mozilla/")
 _STANDARD_AGENT = "Mercurial"
-_RETRY_SECONDS = {429: "10", 503: "5"}
+_RETRY_SECONDS = {423: "1", 429: "10", 503: "5"}
 
 _log = get_logger(__name__)
 
@@ -110,10 +112,21 @@ def http_status(error: ServiceError, area: Area) -> int:
 
 
 class ErrorRenderer:
-    """Renders the answer to an error, in the caller's dialect."""
+    """Renders the answer to an error, in the caller's dialect.
 
-    def __init__(self, *, realm: str, documentation_url: str | None, refusals: RefusalReports | None = None) -> None:
+    `told` has, by HTTP status, the messages that stand for those of internal failures.
+    """
+
+    def __init__(
+        self,
+        *,
+        realm: str,
+        documentation_url: str | None,
+        refusals: RefusalReports | None = None,
+        told: Mapping[int, str] = _TOLD,
+    ) -> None:
         self._challenge = f'Basic realm="{realm}"'
+        self._told = told
         self._documentation_url = documentation_url
         self._refusals = refusals
 
@@ -133,7 +146,7 @@ class ErrorRenderer:
     def tell(self, error: ServiceError, scope: Scope) -> tuple[int, str]:
         """Return the status of an error and the message for the client, and report a refusal to the lock service."""
         status = http_status(error, _area_of(scope))
-        message = error.message if error.reason == Reason.OBJECT_DAMAGED else _TOLD.get(status, error.message)
+        message = error.message if error.reason == Reason.OBJECT_DAMAGED else self._told.get(status, error.message)
         if status >= _OTHERWISE:
             message = f"{message} (request id {request_id.current()})"
         if status in REFUSED and self._refusals is not None:
@@ -141,10 +154,11 @@ class ErrorRenderer:
         return status, message
 
     def render(self, error: ServiceError, scope: Scope) -> Response:
-        """Return the answer: the Error body, with the challenges on 401, Retry-After on 429, 503 and 509, Allow on 405.
+        """Return the answer: the Error body; challenges on 401; Retry-After on 423, 429, 503, 509; Allow on 405.
 
-        The error's metadata `retry_after` (seconds), `allow` and `size` go into headers. The message of an internal
-        failure reveals nothing internal; the message of a 5xx names the request id, because clients show nothing else.
+        The error's metadata `retry_after` (seconds), `allow`, `size` and `offset` go into headers. The message of an
+        internal failure reveals nothing internal; the message of a 5xx names the request id, because clients show
+        nothing else.
         """
         area = _area_of(scope)
         status, message = self.tell(error, scope)
@@ -170,6 +184,8 @@ class ErrorRenderer:
             response.headers["Allow"] = error.metadata["allow"]
         if status == 416 and "size" in error.metadata:
             response.headers["Content-Range"] = f"bytes */{error.metadata['size']}"
+        if status == 409 and "offset" in error.metadata:
+            response.headers["Upload-Offset"] = error.metadata["offset"]
         return response
 
 

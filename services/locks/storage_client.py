@@ -14,10 +14,13 @@ _DEADLINE_SECONDS = 30.0
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 _STORE_SERVICE: str = stores.DESCRIPTOR.services_by_name["StoreService"].full_name
 COLLECT_GARBAGE = f"/{_SERVICE}/CollectGarbage"
-"""The full name of the method, which is a stream."""
+WRITE_OBJECT = f"/{_SERVICE}/WriteObject"
+"""The full names of the methods that take a stream."""
 
 _REPEATABLE = {
     _SERVICE: [
+        "BatchStatObjects",
+        "WriteWholeObjects",
         "DeleteObject",
         "PurgeObject",
         "CopyObjects",

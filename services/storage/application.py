@@ -1,6 +1,7 @@
 """Composition root of the storage service."""
 
 import asyncio
+import datetime
 from functools import partial
 
 from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
@@ -101,6 +102,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         removal_feed=RemovalFeed(notifications),
         idle_seconds=settings.storage_idle_seconds,
         bin_days=settings.storage_bin_days,
+        partial_uploads_kept=datetime.timedelta(days=settings.storage_partial_upload_days),
         verified_share=VERIFIED_SHARES[settings.storage_verify_reads],
         shared_memory=settings.shared_memory_path,
         lock_engine=lock_engine,
@@ -149,6 +151,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first, reached=reached)
     finally:
         await cancel_and_wait(stopper, *background)
+        await context.assemblies.close()
         await whole_objects.close()
         await journals.close()
         await reservations.close()

@@ -1,7 +1,7 @@
 """The Prometheus metrics of the storage service, apart from those of its calls."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from prometheus_client import Counter
 
@@ -53,6 +53,23 @@ _REJECTED = Counter("towpath_uploads_rejected_total", "Uploads that were refused
 for _reason in (Reason.HASH_MISMATCH, Reason.SIZE_MISMATCH, Reason.STORAGE_FULL, Reason.QUOTA_EXCEEDED):
     _REJECTED.labels(_reason)
 
+ASSEMBLED_UPLOADS = Counter("towpath_uploads_assembled_total", "Uploads whose object was written from parts.")
+PARTIAL_UPLOADS_GIVEN_UP = Counter(
+    "towpath_partial_uploads_given_up_total",
+    "Partial uploads that were given up, because they expired or their object came in another way.",
+)
+
+_COLLECTIONS = Counter("towpath_garbage_collections_total", "Collections that were to remove garbage.", ["result"])
+_COLLECTIONS_COMPLETED = _COLLECTIONS.labels("completed")
+_COLLECTIONS_REFUSED = _COLLECTIONS.labels("refused")
+_REFUSED_COLLECTIONS = Counter(
+    "towpath_garbage_collections_refused_total", "Those that were refused or failed, and why.", ["reason"]
+)
+for _reason in (Reason.TOO_MUCH_GARBAGE, Reason.COLLECTION_RUNNING):
+    _REFUSED_COLLECTIONS.labels(_reason)
+_COLLECTED_OBJECTS = Counter("towpath_garbage_removed_objects_total", "Objects that collections have removed.")
+_COLLECTED_BYTES = Counter("towpath_garbage_removed_bytes_total", "Their bytes.")
+
 
 def count_rejected(reason: str) -> None:
     """Count an upload that was refused or failed; `reason` is one of `Reason`."""
@@ -60,18 +77,41 @@ def count_rejected(reason: str) -> None:
     _REJECTED.labels(reason).inc()
 
 
-@contextmanager
-def decided() -> Iterator[None]:
+def decided() -> AbstractContextManager[None]:
     """Count an upload as stored or rejected, by the outcome of the block; as neither if the sender cancels it."""
+    return _counted(UPLOADS_STORED, count_rejected)
+
+
+def collection_decided(*, apply: bool) -> AbstractContextManager[None]:
+    """Count a collection of garbage as completed or refused, by the outcome of the block; without `apply`, as neither.
+
+    One that the caller cancels is neither as well.
+    """
+    return _counted(_COLLECTIONS_COMPLETED, _count_refused_collection) if apply else nullcontext()
+
+
+@contextmanager
+def _counted(done: Counter, count_failed: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        count_rejected(error.reason)
+        count_failed(error.reason)
         raise
     except Exception:
-        count_rejected(Reason.INTERNAL)
+        count_failed(Reason.INTERNAL)
         raise
-    UPLOADS_STORED.inc()
+    done.inc()
+
+
+def _count_refused_collection(reason: str) -> None:
+    _COLLECTIONS_REFUSED.inc()
+    _REFUSED_COLLECTIONS.labels(reason).inc()
+
+
+def count_collected(sizes: Collection[int]) -> None:
+    """Count objects that a collection has removed, by their sizes."""
+    _COLLECTED_OBJECTS.inc(len(sizes))
+    _COLLECTED_BYTES.inc(sum(sizes))
 
 
 def count_scrubbed(store: str, size: int) -> None:

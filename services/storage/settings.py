@@ -87,6 +87,14 @@ class StorageSettings(MigrationSettings):
         description="how long the bytes of a removed object stay in the bin, from which `towpath object undelete` "
         "brings them back; 0 for not at all",
     )
+    storage_partial_upload_days: float = Field(
+        default=7.0,
+        ge=0,
+        le=3650,
+        allow_inf_nan=False,
+        description="how long the bytes of an upload that broke off are kept after the last of them, so that a client "
+        "with `lfs.tustransfers` goes on where it ended; 0 for not at all: such a client then uploads like others",
+    )
     storage_scrub_days: float = Field(
         default=30.0,
         ge=0,

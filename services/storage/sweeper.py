@@ -1,6 +1,7 @@
 """The sweeper: empties the bins, and deletes what killed processes left, and blobs to which nothing refers any more."""
 
 import asyncio
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -8,9 +9,10 @@ from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
 from services.storage.garbage.collect import drop_left_collections
-from services.storage.index import contents, objects
+from services.storage.index import contents, objects, partial_uploads
 from services.storage.index.contents import BlobLocation
 from services.storage.index.writer_lease import is_expired
+from services.storage.metrics import PARTIAL_UPLOADS_GIVEN_UP
 from services.storage.objects.bin import empty_bins
 from services.storage.stores.registry import Store
 
@@ -46,6 +48,7 @@ class Sweeper:
         self._context.sweep_wanted.clear()
         await self._give_up()
         await drop_left_collections(self._context)
+        await self._expire_partial_uploads()
         until_bin = await empty_bins(self._context)
         until_blob = await self._discard()
         return until_blob if until_bin is None else min(max(until_bin, 1.0), until_blob)
@@ -58,6 +61,15 @@ class Sweeper:
             await asyncio.sleep(_DOUBT_SECONDS)
             count = await self._context.database.run(lambda connection: self._give_up_of(connection, gone))
             _log.info("gave up uploads whose writer is gone", count=count)
+
+    async def _expire_partial_uploads(self) -> None:
+        """Give up partial uploads that have expired, and those whose object came in another way."""
+        work = partial(partial_uploads.discard_ended, limit=_BATCH)
+        while ended := await self._context.database.run(work):
+            for upload in ended:
+                await self._context.reservations.give_back(upload.repository_id, [upload.oid])
+            PARTIAL_UPLOADS_GIVEN_UP.inc(len(ended))
+            _log.info("gave up partial uploads", count=len(ended))
 
     async def _give_up_ended(self) -> None:
         writer = self._context.writer_lease

@@ -46,13 +46,13 @@ unpack() (
 
 # The program alone, where another package would start it as a server.
 package_of() {
-    case $1 in apache2) echo apache2-bin ;; gcc) echo gcc libc6-dev ;; hg) echo mercurial ;; sshd) echo openssh-server ;; chromedriver) echo chromium-driver ;; *) echo "$1" ;; esac
+    case $1 in apache2) echo apache2-bin ;; go) echo golang ;; gcc) echo gcc libc6-dev ;; hg) echo mercurial ;; sshd) echo openssh-server ;; chromedriver) echo chromium-driver ;; *) echo "$1" ;; esac
 }
 
 bring_with_apt() {
     if ! may_install; then
         # The others run from their own places only.
-        case $1 in git | npm | apache2 | gcc | hg | sshd | chromium | chromedriver) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
+        case $1 in git | go | npm | apache2 | gcc | hg | sshd | chromium | chromedriver) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
     elif [ "$1" = prometheus ]; then
         # The package would start a server of its own.
         unpack "$1"
@@ -84,6 +84,7 @@ elif command -v dnf >/dev/null; then
     bring() {
         if [ "$1" = prometheus ]; then set -- golang-github-prometheus; fi
         if [ "$1" = sshd ]; then set -- openssh-server; fi
+        if [ "$1" = go ]; then set -- golang; fi
         as_root dnf install -y "$1"
     }
 elif command -v apk >/dev/null; then

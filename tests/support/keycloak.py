@@ -74,6 +74,25 @@ class Keycloak:
         """Make the realm."""
         (await self._http.post(self._admin, json=_REALM, headers=await self._headers())).raise_for_status()
 
+    @asynccontextmanager
+    async def returning_to(self, address: str) -> AsyncIterator[None]:
+        """Let the client sign people in by a code with a challenge, and lead them to an address, in the block."""
+        headers, url = await self._headers(), f"{self._admin}/studio/clients"
+        found = await self._http.get(url, params={"clientId": self.client_id}, headers=headers)
+        [client] = found.raise_for_status().json()
+        challenged = {**client["attributes"], "pkce.code.challenge.method": "S256"}
+        changed = {"standardFlowEnabled": True, "redirectUris": [address], "attributes": challenged}
+        answer = await self._http.put(f"{url}/{client['id']}", json={**client, **changed}, headers=headers)
+        answer.raise_for_status()
+        try:
+            yield
+        finally:
+            # Keycloak keeps an attribute that is not named.
+            emptied = {**client["attributes"], "pkce.code.challenge.method": ""}
+            restored = {**client, "attributes": emptied}
+            answer = await self._http.put(f"{url}/{client['id']}", json=restored, headers=await self._headers())
+            answer.raise_for_status()
+
     async def rotate(self) -> None:
         """Add a key, with which the realm signs at once."""
         headers = await self._headers()

@@ -45,6 +45,8 @@ SKIPPED = {
     "oidc-provider": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
     "keycloak": "tests/service/facade/test_keycloak.py",
     "helm": "tests/unit/deploy/test_chart.py; `make lint` brings it",
+    "lfs-test-server": "tests/e2e/test_import.py",
+    "gitea": "tests/e2e/test_import_gitea.py; `make programs` does not bring it",
     "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }
 """Each program, and what is skipped without it."""
@@ -87,7 +89,7 @@ def main() -> int:
     needless = [name for name in missing if not must_be_here(name)]
     if needless:
         sys.stderr.write("\nNot here, and skipped therefore:\n")
-        sys.stderr.writelines(f"  {name:<11} {SKIPPED[name]}\n" for name in needless)
+        sys.stderr.writelines(f"  {name:<15} {SKIPPED[name]}\n" for name in needless)
         sys.stderr.write("\n")
     if (free := shutil.disk_usage(tempfile.gettempdir()).free) < _NEEDED_BYTES:
         sys.stderr.write(

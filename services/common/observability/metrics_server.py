@@ -10,14 +10,13 @@ import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from ipaddress import ip_address
 from socketserver import TCPServer
 from typing import ClassVar
 
 from prometheus_client import MetricsHandler
 from pydantic import SecretStr
 
-from services.common.addresses import Address
+from services.common.addresses import Address, is_loopback
 from services.common.observability.logs import get_logger
 
 _REQUEST_SECONDS = 10
@@ -40,7 +39,7 @@ def serve_metrics(listen: str, token: SecretStr | None, probes: Probes) -> Calla
         address = Address.parse(listen)
     except ValueError as error:
         raise ValueError(f"metrics_listen: {error}") from None
-    if token is None and not _is_loopback(address.host):
+    if token is None and not is_loopback(address.host):
         raise ValueError(f"metrics_token: needed to serve metrics at {listen}, which other hosts can reach")
     server = _Server(address.host, address.port, token, probes)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
@@ -51,13 +50,6 @@ def serve_metrics(listen: str, token: SecretStr | None, probes: Probes) -> Calla
         server.server_close()
 
     return end
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Scrape(MetricsHandler):

@@ -21,6 +21,7 @@ class Purpose(Enum):
     ACTION = b"towpath: the credential in an action token"
     SESSION = b"towpath: the session of a browser"
     SIGN_IN = b"towpath: a sign-in that is under way"
+    CACHED_ACTION = b"towpath: an action of a cache, with the one of its upstream"
 
 
 class Sealing:

@@ -25,7 +25,7 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 
 # Methods that are safe for gRPC to retry by itself; `objects.upload` and `objects.download` do their own retries.
 _REPEATABLE = {
-    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
+    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "GetPartialUpload", "LocateObject", "WatchRemovals"],
     LOCK_SERVICE: [
         "CreateLock",
         "ListLocks",
@@ -72,6 +72,12 @@ class ServiceClients:
         self.write_shared_object = self.storage.channel.stream_stream(
             f"/{STORAGE_SERVICE}/WriteSharedObject",
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
+        )
+        self.append_partial_upload: grpc.aio.StreamUnaryMultiCallable[bytes, pb.AppendPartialUploadResponse]
+        """`AppendPartialUpload`; its caller serializes the requests."""
+        self.append_partial_upload = self.storage.channel.stream_unary(
+            f"/{STORAGE_SERVICE}/AppendPartialUpload",
+            response_deserializer=pb.AppendPartialUploadResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
         self.lock_generations = LockGenerations(self.locks)

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from services.common.errors import Reason, ResourceExhausted
 from services.facade import metrics
 from services.facade.errors import ErrorRenderer
-from services.facade.settings import FacadeSettings
 from services.facade.web.forwarded_headers import Networks, client_network, client_of
+from services.facade.web.http_settings import HttpSettings
 
 # Health probes must be answered above all while the facade is overloaded.
 _UNLIMITED = ("/healthz", "/readyz")
@@ -163,7 +163,7 @@ class ConcurrencyLimit:
     of trusted proxies are not counted, because they stand for any client.
     """
 
-    def __init__(self, app: ASGIApp, settings: FacadeSettings, *, trusted: Networks, errors: ErrorRenderer) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings, *, trusted: Networks, errors: ErrorRenderer) -> None:
         self._app = app
         self._verify_wait_seconds = settings.verify_wait_seconds
         self._slots = Slots("requests", settings.requests_in_flight, settings.share_of_requests)

@@ -3,12 +3,10 @@
 Actions are built as JSON text in the form of `schemas.Action`, because a batch has hundreds of them.
 """
 
-import re
 from dataclasses import dataclass
 
 from pydantic_core import to_json
 
-from services.common.errors import InvalidArgument
 from services.facade.auth.action_tokens import (
     TOKEN_HEADER,
     ActionGrant,
@@ -18,28 +16,12 @@ from services.facade.auth.action_tokens import (
     TokenIssuer,
 )
 from services.facade.clients.object_lookup import ObjectStat
-from services.facade.web.error_reasons import HttpReason
-from services.facade.web.forwarded_headers import ClientRequest
 from services.facade.web.responses import timestamp
 
 # A client that resumes a long upload verifies it long after the upload's own action was issued.
 _VERIFY_EXTRA_SECONDS = 24 * 3600
 # A signed URL that expires earlier is of little use.
 _MIN_SECONDS = 60
-
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
-
-
-def origin(public_url: str | None, seen: ClientRequest) -> str:
-    """Return the part of hrefs before the repository: `public_url`, else the origin that the client addressed.
-
-    Raises `InvalidArgument` (INVALID_HOST) where the client's host is needed and is missing, malformed or repeated.
-    """
-    if public_url is not None:
-        return public_url
-    if len(seen.hosts) != 1 or not _HOST.fullmatch(seen.hosts[0]):
-        raise InvalidArgument(HttpReason.INVALID_HOST, "host: expected one HOST or HOST:PORT")
-    return f"{seen.scheme}://{seen.hosts[0]}{seen.prefix}"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from services.facade.objects.actions import ActionBuilder, ActionFactory
 from services.facade.web.schemas import MAX_TRANSFERS, BatchRequest, ObjectEntry
 
 TRANSFER = "basic"
+RESUMABLE_TRANSFER = "tus"
 HASH_ALGORITHM = "sha256"
 
 _MAX_SIZE = 2**63 - 1
@@ -114,12 +115,17 @@ async def resolve_batch(
     if operation is Operation.UPLOAD:
         _check_any_valid(errors)
 
+    transfer = RESUMABLE_TRANSFER if reply.is_resumable and is_resumable(request) else TRANSFER
+
     def answer() -> bytes:
         return body_of(
-            with_error(entry, error)
-            if stat is None or error is not None
-            else with_actions(entry, stat, transfers, verifies)
-            for entry, error, stat in zip(request.objects, errors, stats, strict=True)
+            transfer,
+            (
+                with_error(entry, error)
+                if stat is None or error is not None
+                else with_actions(entry, stat, transfers, verifies)
+                for entry, error, stat in zip(request.objects, errors, stats, strict=True)
+            ),
         )
 
     body = await asyncio.to_thread(answer) if len(asked) > _MAX_INLINE_OBJECTS else answer()
@@ -134,9 +140,14 @@ def quota_header(reply: pb.BatchStatObjectsResponse) -> str:
     return f"used={use.used_bytes}; limit={use.quota_bytes}"
 
 
-def body_of(entries: Iterable[str]) -> bytes:
+def is_resumable(request: BatchRequest) -> bool:
+    """Return whether the client uploads by tus where the server does."""
+    return RESUMABLE_TRANSFER in (request.transfers or ())
+
+
+def body_of(transfer: str, entries: Iterable[str]) -> bytes:
     """Return the JSON of an answer with these entries, each of which is JSON already."""
-    return f'{{"transfer":"{TRANSFER}","objects":[{",".join(entries)}],"hash_algo":"{HASH_ALGORITHM}"}}'.encode()
+    return f'{{"transfer":"{transfer}","objects":[{",".join(entries)}],"hash_algo":"{HASH_ALGORITHM}"}}'.encode()
 
 
 def check_lengths(value: object, limits: Limits) -> None:

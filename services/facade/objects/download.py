@@ -13,7 +13,8 @@ from services.common.rpc.streams import ending
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
 from services.facade.clients.streams import PAUSE_SECONDS, is_retryable
-from services.facade.objects.shared_disk import FilePart, SharedDisk
+from services.facade.objects.shared_disk import SharedDisk
+from services.facade.server.sendfile import FilePart
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.ranges import ByteRange
 

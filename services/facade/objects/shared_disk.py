@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -22,6 +21,7 @@ from services.facade.clients.watch import watching
 from services.facade.objects.cached_file import read_cached
 from services.facade.objects.read_counts import REPORT_SECONDS, ReadCounts
 from services.facade.objects.removal_feed import RemovalFeed
+from services.facade.server.sendfile import FilePart
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.ranges import ByteRange
 
@@ -35,15 +35,6 @@ _SUFFIX = re.compile(r"[0-9a-f]{16}")
 _PATH = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})(?:\.[0-9a-f]{16})?")
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """Bytes of an open file, by its descriptor, for the kernel to send."""
-
-    file: int
-    offset: int
-    count: int
 
 
 class SharedDiskObject:

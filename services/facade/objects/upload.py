@@ -25,10 +25,10 @@ from services.facade.settings import FacadeSettings
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.request_body import chunks
 
-_Piece = list[memoryview]
+Piece = list[memoryview]
 """Some of an object's bytes, in the buffers in which they arrived."""
 
-_END: _Piece = []
+_END: Piece = []
 
 _DATA = BytesField(pb.WriteObjectRequest, "data")
 # A partial piece is forwarded after this time, because storage would take a slow client for a client that is gone.
@@ -54,14 +54,14 @@ async def upload(
     if length is not None and int(length) != grant.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {grant.size}, got {length}")
     incoming = chunks(receive, settings.body_idle_seconds, settings.upload_min_bytes_per_second)
-    body = _until_too_many(incoming, grant.size)
+    body = until_too_many(incoming, grant.size)
     if grant.size > CHUNK_BYTES and memory and await _write_shared(clients, memory, grant, body):
         return None
-    pieces = _pieces(body)
-    first = await anext(pieces, _END)
-    second = await anext(pieces, _END)
+    incoming_pieces = pieces(body)
+    first = await anext(incoming_pieces, _END)
+    second = await anext(incoming_pieces, _END)
     if second:
-        await _write(clients, grant, _chain(first, second, pieces))
+        await _write(clients, grant, _chain(first, second, incoming_pieces))
         return None
     whole = pb.WriteWholeObjectRequest(
         repository_id=grant.repository_id,
@@ -80,7 +80,7 @@ async def upload(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+async def until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
     """Yield the body, and stop after more than `size` bytes: storage refuses it then, so its end is not awaited."""
     async for data in body:
         yield data
@@ -89,9 +89,9 @@ async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterato
             return
 
 
-async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
+async def pieces(body: AsyncIterator[bytes]) -> AsyncIterator[Piece]:
     """Yield the body in pieces of a message's largest size, or in smaller pieces where the client is slow."""
-    held: _Piece = []
+    held: Piece = []
     room = CHUNK_BYTES
     since = time.monotonic()
     async for data in body:
@@ -107,7 +107,7 @@ async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
         yield held
 
 
-async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> AsyncIterator[_Piece]:
+async def _chain(first: Piece, second: Piece, rest: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
     yield first
     yield second
     async for piece in rest:
@@ -189,7 +189,7 @@ async def _reply(
     return reply
 
 
-async def _write(clients: ServiceClients, grant: ActionGrant, pieces: AsyncIterator[_Piece]) -> None:
+async def _write(clients: ServiceClients, grant: ActionGrant, pieces: AsyncIterator[Piece]) -> None:
     call = clients.write_object(metadata=clients.storage.metadata(), wait_for_ready=True)
     outgoing = RequestStream(call, clients.storage.deadline)
     with ending(call, clients.storage):

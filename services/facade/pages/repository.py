@@ -21,7 +21,7 @@ async def show(visit: Visit) -> Response:
     clients = visit.context.clients
     reply, rights = await asyncio.gather(
         clients.storage.call(clients.storage_stub.GetUsage, pb.GetUsageRequest(repository_ids=[repository_id])),
-        rights_in(visit, repository),
+        rights_in(visit, repository_id),
     )
     [usage] = reply.repositories
     address = f"{visit.origin}/{repository}"

@@ -18,10 +18,9 @@ from services.facade.auth.request_rates import check_rate
 from services.facade.auth.sessions import Session
 from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
-from services.facade.objects.actions import origin
 from services.facade.pages.rendering import render
 from services.facade.routes.request import query_values
-from services.facade.web.forwarded_headers import client_of
+from services.facade.web.forwarded_headers import client_of, origin
 from services.facade.web.request_log import add_log_fields
 
 HEADERS = {
@@ -142,7 +141,7 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
     """Return the visit that a request makes; without `is_counted`, it costs nothing of the user's rate.
 
     Raises `SignInNeeded` if the session's credential is not valid any more, and the errors of
-    `Authorizer.authenticate`, `actions.origin` and `check_rate`.
+    `Authorizer.authenticate`, `origin` and `check_rate`.
     """
     context, client, slot = context_of(request), client_of(request.scope), slot_of(request.scope)
     site = origin(context.settings.public_url, client)
@@ -166,7 +165,7 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
 
 
 def anonymous_visit(request: Request) -> Visit:
-    """Return the visit of a browser about whose session nothing is known. Raises the errors of `actions.origin`."""
+    """Return the visit of a browser about whose session nothing is known. Raises the errors of `origin`."""
     context = context_of(request)
     return Visit(request, context, origin(context.settings.public_url, client_of(request.scope)), None, Caller())
 

@@ -5,7 +5,8 @@ from fastapi import APIRouter, Request, Response
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
 from services.facade.objects.retain import parse_query, retain
-from services.facade.routes.openapi import RETAIN_QUERY, answers, list_request
+from services.facade.routes.openapi import answers, list_request
+from services.facade.routes.openapi_parameters import RETAIN_QUERY
 from services.facade.routes.request import open_call, query_values
 from services.facade.routes.route import endpoints_in
 from services.facade.web import request_body

@@ -8,7 +8,8 @@ from services.facade import lock_events, lock_history, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
 from services.facade.middleware.concurrency_limit import move_to_watches
-from services.facade.routes.openapi import EVENT_PARAMETERS, HISTORY_QUERY, answers, event_answers, json_request
+from services.facade.routes.openapi import answers, event_answers, json_request
+from services.facade.routes.openapi_parameters import EVENT_PARAMETERS, HISTORY_QUERY
 from services.facade.routes.request import (
     idempotency_key,
     open_call,

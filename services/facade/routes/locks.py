@@ -6,7 +6,8 @@ from services.common.errors import PermissionDenied, ResourceExhausted
 from services.facade import locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.routes.openapi import LOCK_QUERY, answers, empty_answers, json_request
+from services.facade.routes.openapi import answers, empty_answers, json_request
+from services.facade.routes.openapi_parameters import LOCK_QUERY
 from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason

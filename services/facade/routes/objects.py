@@ -11,10 +11,11 @@ from services.facade.auth.action_tokens import ActionGrant, Operation
 from services.facade.context import context_of
 from services.facade.objects import verify as held
 from services.facade.objects.download import read_object
-from services.facade.objects.download_response import ObjectResponse, WholeResponse, can_send_files
 from services.facade.objects.upload import upload
 from services.facade.routes.openapi import BYTES_REQUEST, bytes_answers, empty_answers, json_request
+from services.facade.routes.openapi_parameters import HEAD_PARAMETERS
 from services.facade.routes.request import authorized_action, read_json
+from services.facade.server.object_response import ObjectResponse, WholeResponse, can_send_files
 from services.facade.web import ranges
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.schemas import VerifyObjectRequest
@@ -59,7 +60,13 @@ async def download(request: Request) -> Response:
     )
 
 
-@router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
+@router.head(
+    _PATH,
+    operation_id="head",
+    summary="Ask for an object's headers, or for the progress of its upload",
+    responses=bytes_answers(head=True),
+    openapi_extra=HEAD_PARAMETERS,
+)
 async def head(request: Request) -> Response:
     """Answer as to GET of the whole object, without the object."""
     grant = await authorized_action(request, Operation.DOWNLOAD)

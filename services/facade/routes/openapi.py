@@ -12,8 +12,9 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from services.facade.auth.action_tokens import TOKEN_HEADER
+from services.facade.routes.openapi_parameters import IN_PATHS
 from services.facade.web import garbage_schemas, schemas, sign_in_schemas
-from services.facade.web.media_types import DIALECTS, GENERIC, PLAIN_JSON
+from services.facade.web.media_types import APPENDED, DIALECTS, GENERIC, PLAIN_JSON
 from services.facade.web.request_body import FORM, LIST
 
 Responses = dict[int | str, dict[str, Any]]
@@ -23,6 +24,7 @@ _REFERENCE = "#/components/schemas/{model}"
 _MEANING = {
     200: "Done",
     201: "Created",
+    204: "Done; there is nothing to say but in headers",
     206: "The part that Range names",
     304: "The client has the object, or the list, already",
     400: "The request is malformed, or the bytes are not those of the object",
@@ -31,12 +33,13 @@ _MEANING = {
     404: "There is no such thing for the caller",
     406: "Accept excludes both media types",
     408: "The client was silent, or too slow, within the body",
-    409: "The path is locked already, or the state does not allow it",
+    409: "The path is locked already, the offset is another one, or the state does not allow it",
     410: "The object was removed",
-    412: "The object is not the one that If-Match names",
+    412: "The object is not the one that If-Match names, or the version of tus is not supported",
     413: "The body, or the batch, is too large",
     415: "Content-Type is neither media type, or the body is encoded",
     416: "The object has no such bytes",
+    423: "Another request goes on with this upload; come again after Retry-After",
     422: "A field is missing or malformed",
     429: "Too many requests; come again after Retry-After",
     500: "Internal error",
@@ -72,7 +75,7 @@ _ANSWERS = (
     schemas.Error,
 )
 
-_ON_ACTIONS = ("download", "head", "upload", "verify")
+_ON_ACTIONS = ("download", "head", "upload", "verify", "append")
 
 
 def _json(model: type[schemas.Body]) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def _headers(status: int) -> dict[str, Any]:
         names["WWW-Authenticate"] = "the same, for a client that does not name one of the media types in Accept"
     if status == 509:
         names["Retry-After"] = "after how many seconds the next day (UTC) begins"
-    if status in (429, 503):
+    if status in (423, 429, 503):
         names["Retry-After"] = "after how many seconds to come again"
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}
 
@@ -120,10 +123,36 @@ def empty_answers(*errors: int, status: int = 200) -> Responses:
 def bytes_answers(*, head: bool = False) -> Responses:
     """Return the answers of an endpoint that answers with an object, or, with `head`, with its headers alone."""
     if head:
-        return {status: _answer(status) for status in (200, 403, 404, 410, 412, 429, 501, *_ANYWHERE)}
+        return {status: _answer(status) for status in (200, 403, 404, 410, 412, 423, 429, 501, 507, *_ANYWHERE)}
     content: dict[str, Any] = {"application/octet-stream": {}}
     whole: Responses = {status: _answer(status, content) for status in (200, 206)}
     return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
+
+
+_TUS = {"Tus-Resumable": "the version of tus, 1.0.0"}
+_PROGRESS = {
+    **_TUS,
+    "Upload-Offset": "how many bytes are kept",
+    "Upload-Expires": "until when they are kept, if not all have come",
+}
+
+
+def _with_headers(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    more = {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}
+    return {**answer, "headers": {**answer["headers"], **more}}
+
+
+def append_answers() -> Responses:
+    """Return the answers of an endpoint that adds bytes to an upload."""
+    failures = _errors((400, 403, 404, 408, 409, 410, 412, 415, 423, 429, 501, 507, 509))
+    described: Responses = {status: _with_headers(answer, _TUS) for status, answer in failures.items()}
+    return {**described, 204: _with_headers(_answer(204), _PROGRESS)}
+
+
+def option_answers() -> Responses:
+    """Return the answers of an endpoint that tells what of tus is supported."""
+    names = {"Tus-Version": "the versions", "Tus-Extension": "the extensions", "Tus-Max-Size": "the most bytes"}
+    return {**_errors((404, 429)), 204: _with_headers(_answer(204), {**_TUS, **names, "Allow": "the methods"})}
 
 
 def event_answers(*errors: int) -> Responses:
@@ -153,6 +182,10 @@ BYTES_REQUEST = {"requestBody": {"required": True, "content": {"application/octe
 """The description of a body that is an object; the endpoint accepts any media type."""
 
 
+APPEND_REQUEST = {"requestBody": {"required": True, "content": {APPENDED: {}}}}
+"""The description of a body that continues an upload."""
+
+
 def form_request(model: type[schemas.Body]) -> dict[str, Any]:
     """Return the description of a body that is a form."""
     schema = {"$ref": _REFERENCE.format(model=model.__name__)}
@@ -163,69 +196,6 @@ def list_request(description: str) -> dict[str, Any]:
     """Return the description of a body that is a list."""
     schema = {"type": "string", "description": description}
     return {"requestBody": {"required": True, "content": {LIST: {"schema": schema}}}}
-
-
-def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
-
-
-def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
-    described = {"type": "string", "description": description, **schema, "title": name.title().replace("_", " ")}
-    return {"name": name, "in": "path", "required": True, "schema": described, "description": description}
-
-
-# The endpoints read these parameters from the request themselves, so FastAPI does not know them.
-_IN_PATHS = (
-    _path("oid", "the object's id", pattern=schemas.OID_PATTERN),
-    _path("lock_id", "the lock's id", pattern=schemas.LOCK_ID_PATTERN),
-    _path(
-        "repository",
-        "the repository's name, also with `.git`, `/info/lfs` or `.git/info/lfs` after it",
-        examples=["demo/assets"],
-    ),
-)
-
-LOCK_QUERY: dict[str, Any] = {
-    "parameters": [
-        _query("path", "only the lock of exactly this path"),
-        _query("path_prefix", "only the locks whose paths begin with this text; they are listed by path"),
-        _query("owner", "only the locks of the user with this name"),
-        _query("id", "only the lock with this id"),
-        _query("cursor", "the next_cursor of the page before"),
-        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
-        _query("refspec", "the ref that the request is about; it selects its lock space where the repository has any"),
-    ]
-}
-HISTORY_QUERY: dict[str, Any] = {
-    "parameters": [
-        _query("path", "only the locks of exactly this path"),
-        _query("owner", "only the locks of a user with this name"),
-        _query("since", "only the locks that were released then or later: a time such as locked_at, or a day"),
-        _query("until", "only the locks that were released before: a time such as locked_at, or a day"),
-        _query("cursor", "the next_cursor of the page before"),
-        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
-    ]
-}
-
-RETAIN_QUERY: dict[str, Any] = {
-    "parameters": [
-        _query("apply", "true to remove the garbage; by default it is only told", "boolean"),
-        _query("grace", "what came or was used within so many seconds is kept; by default 1209600, 14 days", "integer"),
-        _query("most", "remove nothing if more than this percentage is garbage; by default 50", "integer"),
-        _query("age", "how many seconds ago the listing of the retained objects began; by default 0", "integer"),
-    ]
-}
-EVENT_PARAMETERS: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": "Last-Event-ID",
-            "in": "header",
-            "description": "the id of the last event that the client has; without it, the events begin now",
-            "schema": {"type": "string"},
-        },
-        _query("refspec", "the ref that the request is about"),
-    ]
-}
 
 
 class _WithoutNull(GenerateJsonSchema):
@@ -253,7 +223,7 @@ def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         routes=routes,
     )
     for path, operations in schema["paths"].items():
-        parameters = [parameter for parameter in _IN_PATHS if f"{{{parameter['name']}}}" in path]
+        parameters = [parameter for parameter in IN_PATHS if f"{{{parameter['name']}}}" in path]
         for operation in operations.values():
             _complete(operation, parameters)
     _, requests = models_json_schema([(model, "validation") for model in _REQUESTS], ref_template=_REFERENCE)

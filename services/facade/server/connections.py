@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.common.observability.logs import get_logger
-from services.facade.settings import FacadeSettings
 from services.facade.web.addresses import limit_key
 from services.facade.web.forwarded_headers import Networks, is_trusted
+from services.facade.web.http_settings import HttpSettings
 
 # A download has a file open beside its connection.
 _FILES_EACH = 2
@@ -110,7 +110,7 @@ class ConnectionLimits:
     idle_seconds: float
 
 
-def connection_limits(settings: FacadeSettings, trusted: Networks) -> ConnectionLimits:
+def connection_limits(settings: HttpSettings, trusted: Networks) -> ConnectionLimits:
     """Return the limits, with no more connections than the process may open files for."""
     max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = max(1, (max_files - _OTHER_FILES) // _FILES_EACH)

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 
 from starlette.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -19,6 +20,15 @@ _WAITING_BYTES = 16 * 1024
 _READ_AHEAD_BYTES = 4 * 1024 * 1024
 # Errors that only a socket raises, in addition to those that Python maps to ConnectionError.
 _LOST = (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Bytes of an open file, by its descriptor, for the kernel to send."""
+
+    file: int
+    offset: int
+    count: int
 
 
 class FileSender:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from services.common.errors import InvalidArgument
 from services.common.observability import request_id
 from services.facade.web.addresses import limit_key, parse_address
+from services.facade.web.error_reasons import HttpReason
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = Iterable[Network]
@@ -19,6 +21,7 @@ _SCHEMES = ("http", "https")
 # No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client-21).
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~%-]+)+", re.ASCII)
 _PORT = re.compile(r":[0-9]{1,5}", re.ASCII)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,18 @@ def client_of(scope: Scope) -> ClientRequest:
     """Return the request as its client sent it, resolved by `RequestScope`."""
     seen: ClientRequest = scope["state"]["client"]
     return seen
+
+
+def origin(public_url: str | None, seen: ClientRequest) -> str:
+    """Return the part of hrefs before the repository: `public_url`, else the origin that the client addressed.
+
+    Raises `InvalidArgument` (INVALID_HOST) where the client's host is needed and is missing, malformed or repeated.
+    """
+    if public_url is not None:
+        return public_url
+    if len(seen.hosts) != 1 or not _HOST.fullmatch(seen.hosts[0]):
+        raise InvalidArgument(HttpReason.INVALID_HOST, "host: expected one HOST or HOST:PORT")
+    return f"{seen.scheme}://{seen.hosts[0]}{seen.prefix}"
 
 
 def client_network(address: str, trusted: Networks) -> str | None:

@@ -19,6 +19,8 @@ _DIALECT_TYPES = tuple(dialect.media_type for dialect in DIALECTS)
 
 PLAIN_JSON = "application/json"
 HTML = "text/html"
+APPENDED = "application/offset+octet-stream"
+"""The media type of bytes that continue an upload."""
 
 # "utf8" is not a registered name, but many programs send it.
 _UTF_8 = ("utf-8", "utf8")

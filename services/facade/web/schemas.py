@@ -106,7 +106,7 @@ class ObjectAnswer(Body):
 class BatchAnswer(Body):
     """One answer for each entry, in their order (protocol: "Batch", successful response)."""
 
-    transfer: Literal["basic"] = "basic"
+    transfer: Literal["basic", "tus"] = "basic"
     objects: list[ObjectAnswer]
     hash_algo: Literal["sha256"] = "sha256"
 

@@ -57,11 +57,12 @@ def granted(repository_id: int | ScalarSelect[int], *, user_id: int, token_id: i
     return and_(_ACCESS.repository_id == repository_id, _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id}))
 
 
-def granted_to(*, user_id: int, token_id: int) -> Select[tuple[int, str, list[str]]]:
-    """Return the statement for the grants, in all repositories, that count for a user who presents this token."""
-    return select(_ACCESS.repository_id, _ACCESS.role, _ACCESS.ref_patterns).where(
+def granted_to(*, user_id: int, token_id: int, repository_id: int | None = None) -> Select[tuple[int, str, list[str]]]:
+    """Return the statement for the grants that count for a user who presents this token, in one repository or all."""
+    statement = select(_ACCESS.repository_id, _ACCESS.role, _ACCESS.ref_patterns).where(
         _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id})
     )
+    return statement if repository_id is None else statement.where(_ACCESS.repository_id == repository_id)
 
 
 async def find_access(

@@ -32,15 +32,21 @@ class ReadableRepository:
 
 
 async def list_readable(
-    connection: AsyncConnection, *, user_id: int, token_id: int, after: str, limit: int | None
+    connection: AsyncConnection,
+    *,
+    user_id: int,
+    token_id: int,
+    after: str,
+    limit: int | None,
+    repository_id: int | None = None,
 ) -> Sequence[ReadableRepository]:
-    """Return at most `limit` repositories, or all, whose names are after `after`, ordered by name.
+    """Return at most `limit` repositories, or all, whose names are after `after`, ordered by name; or only that one.
 
     A user with the id 0 reads what is public. Of a token of a forge, only repositories count whose role is known and
     valid. Raises `Unauthenticated` (BAD_CREDENTIALS) for a token that is not valid; an id of 0 is none.
     """
     validity = await check_valid(connection, token_id=token_id, user_id=user_id) if token_id else None
-    mine = granted_to(user_id=user_id, token_id=token_id).cte("mine")
+    mine = granted_to(user_id=user_id, token_id=token_id, repository_id=repository_id).cte("mine")
     # Joined instead of tested by IN, whose hash has to fit into `work_mem` where it stands beside an OR.
     own = select(mine.c.repository_id).distinct().subquery("own")
     columns = [col(getattr(Repository, name)) for name in ("id", "name", "public", "archived_at")]
@@ -55,6 +61,8 @@ async def list_readable(
         .order_by(col(Repository.name))
         .limit(limit)
     )
+    if repository_id is not None:
+        statement = statement.where(col(Repository.id) == repository_id)
     if validity is not None and validity.forge_id is not None:
         roles = select(col(TokenRole.repository_id)).where(
             col(TokenRole.token_id) == token_id, col(TokenRole.valid_until) > func.now()

@@ -41,11 +41,11 @@ _ADD = text(f"""
     SELECT is_token, holder_id, requests_per_hour, now() FROM {_ASKED}
     ORDER BY is_token, holder_id, requests_per_hour ON CONFLICT DO NOTHING
 """)  # noqa: S608 - our own words
+# An array, because Postgres may run a subquery after IN once for each row.
 _FORGET_IDLE = text("""
-    DELETE FROM rate_states WHERE (is_token, holder_id, requests_per_hour) IN (
-        SELECT is_token, holder_id, requests_per_hour FROM rate_states WHERE tat < now() - interval '1 hour'
-        LIMIT 10000 FOR UPDATE SKIP LOCKED
-    )
+    DELETE FROM rate_states WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM rate_states WHERE tat < now() - interval '1 hour' LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ))
 """)
 
 

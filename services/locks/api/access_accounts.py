@@ -29,7 +29,7 @@ class AccountHandlers(AccessHandlers):
     async def ListUserRepositories(
         self, request: pb.ListUserRepositoriesRequest, _context: object
     ) -> pb.ListUserRepositoriesResponse:
-        """Return a page of the repositories that a user may read."""
+        """Return a page of the repositories that a user may read, or the one that the request names."""
         page = name_page(
             request.cursor,
             request.limit,
@@ -38,7 +38,12 @@ class AccountHandlers(AccessHandlers):
             is_cursor=is_repository_name,
         )
         finding = partial(
-            list_readable, user_id=request.user_id, token_id=request.token_id, after=page.after, limit=page.asked
+            list_readable,
+            user_id=request.user_id,
+            token_id=request.token_id,
+            after=page.after,
+            limit=page.asked,
+            repository_id=request.repository_id or None,
         )
         found = await self.database.run(finding)
         self._record_use(request.token_id)

@@ -29,6 +29,8 @@ OBJECT_REMOVED = f"{PREFIX}object.removed"
 OBJECT_RESTORED = f"{PREFIX}object.restored"
 OBJECT_PURGED = f"{PREFIX}object.purged"
 OBJECT_COPIED = f"{PREFIX}object.copied"
+OBJECT_IMPORTED = f"{PREFIX}object.imported"
+OBJECT_EXPORTED = f"{PREFIX}object.exported"
 REPOSITORY_REMOVED = f"{PREFIX}repository.removed"
 REPOSITORY_RESTORED = f"{PREFIX}repository.restored"
 REPOSITORY_PURGED = f"{PREFIX}repository.purged"
@@ -52,6 +54,8 @@ EVENT_TYPES = frozenset(
         OBJECT_RESTORED,
         OBJECT_PURGED,
         OBJECT_COPIED,
+        OBJECT_IMPORTED,
+        OBJECT_EXPORTED,
         REPOSITORY_REMOVED,
         REPOSITORY_RESTORED,
         REPOSITORY_PURGED,

@@ -1,7 +1,6 @@
 """The keys and endpoints of an issuer, found by OpenID Connect Discovery: two requests, bounded in bytes and time."""
 
 import asyncio
-import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic_core import from_json
 
+from services.common.addresses import is_loopback
 from services.locks.issuers.keys import SigningKey, parse_key_set
 
 _DOCUMENT = "/.well-known/openid-configuration"
@@ -52,20 +52,13 @@ def check_url(url: str) -> None:
         raise ValueError(f"expected https://HOST/..., at most {_MAX_URL_CHARACTERS} characters, without credentials")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ValueError("expected a URL without a query and without a fragment")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("expected https; only a loopback address may have http")
 
 
 def is_visible(text: str) -> bool:
     """Return whether a text is printable ASCII without spaces."""
     return text.isascii() and text.isprintable() and " " not in text
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Discovery:

@@ -6,7 +6,9 @@ circle. Batches of one repository are created one by one.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
@@ -35,10 +37,12 @@ MAX_PATHS = 1000
 _ALONE = text("SELECT locks.room_for_lock(:repository_id, :user_id, :per_repository, :per_user, true)")
 _CREATE = text(f"""
     WITH asked AS MATERIALIZED (
-        SELECT * FROM unnest(CAST(:paths AS text[]), CAST(:hashes AS bytea[])) AS asked (path, path_hash)
+        SELECT * FROM unnest(CAST(:paths AS text[]), CAST(:hashes AS bytea[]), CAST(:moments AS timestamptz[]))
+            AS asked (path, path_hash, locked_at)
     ), made AS (
         INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
-        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', now()), '', :note, :space
+        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', least(locked_at, now())), '', :note,
+            :space
         FROM asked ORDER BY path COLLATE "C"
         ON CONFLICT (repository_id, path_hash) DO NOTHING
         RETURNING id, path, path_hash, locked_at, owner_id, note, space
@@ -99,8 +103,9 @@ async def create_locks(
     all_or_nothing: bool,
     note: str = "",
     ref: str = "",
+    locked_at: Mapping[str, datetime] = MappingProxyType({}),
 ) -> BatchOutcome:
-    """Lock paths for a user in the space of a ref.
+    """Lock paths for a user in the space of a ref, as of the times `locked_at`, or now.
 
     A path that the user has locked there already counts as locked by this call, and keeps its note. With
     `all_or_nothing`, a failure leaves all paths as they are. Raises `InvalidArgument` (INVALID_FIELD), `NotFound`
@@ -120,6 +125,7 @@ async def create_locks(
         all_or_nothing=all_or_nothing,
         note=note,
         ref=ref,
+        locked_at=locked_at,
     )
     try:
         standing, created = await database.run(create) if valid else ([], [])
@@ -142,6 +148,7 @@ async def _create(
     all_or_nothing: bool,
     note: str,
     ref: str,
+    locked_at: Mapping[str, datetime],
 ) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner]]:
     """Create the locks of those paths that are free.
 
@@ -151,7 +158,8 @@ async def _create(
     await connection.execute(_ALONE, {**parties, "per_repository": 0, "per_user": 0})
     space = await find_space(connection, repository_id, ref)
     hashes = [path_hash(path, space) for path in paths]
-    asked = {"paths": list(paths), "hashes": hashes, "note": note, "space": space}
+    moments = [locked_at.get(path) for path in paths]
+    asked = {"paths": list(paths), "hashes": hashes, "moments": moments, "note": note, "space": space}
     rows = (await connection.execute(_CREATE, {**parties, **asked})).all()
     standing = [LockWithOwner(*lock) for *lock, _ in rows]
     created = [LockWithOwner(*lock) for *lock, is_new in rows if is_new]

@@ -12,7 +12,7 @@ from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
 from services.common.rpc.log_fields import add_log_fields
 from services.common.rpc.streams import within
-from services.storage import validation
+from services.storage import metrics, validation
 from services.storage.api.messages import object_message
 from services.storage.context import StorageContext
 from services.storage.garbage.collect import CollectionTerms, Progress, Result, Step, Summary, collect_garbage
@@ -52,7 +52,8 @@ class GarbageCalls(StorageServiceServicer):
 
         repository_id, terms = _header_of(await anext(messages, None))
         add_log_fields(repository_id=repository_id)
-        await collect_garbage(self._context, repository_id, terms, _parts(messages), tell)
+        with metrics.collection_decided(apply=terms.apply):
+            await collect_garbage(self._context, repository_id, terms, _parts(messages), tell)
 
     async def TakeCollectionTurn(
         self, request: pb.TakeCollectionTurnRequest, _context: object

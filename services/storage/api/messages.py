@@ -1,7 +1,9 @@
 """Conversion between the records of this service and the protobuf messages of its API."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
@@ -150,4 +152,13 @@ def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.Signed
         return pb.SignObjectUrlsResponse.SignedUrl()
     message = pb.SignObjectUrlsResponse.SignedUrl(url=signed.url, headers=signed.headers)
     message.expires_at.FromDatetime(signed.expires_at)
+    return message
+
+
+def timestamp(moment: datetime | None) -> Timestamp | None:
+    """Return the message of a time, if any."""
+    if moment is None:
+        return None
+    message = Timestamp()
+    message.FromDatetime(moment)
     return message

@@ -27,6 +27,7 @@ from services.storage.api.messages import (
     signed_message,
     state_of,
 )
+from services.storage.api.partial_uploads import PartialUploadCalls, append_handler
 from services.storage.api.usage_service import UsageHandlers
 from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
@@ -70,7 +71,7 @@ _log = get_logger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class StorageService(GarbageCalls, UsageHandlers):
+class StorageService(GarbageCalls, PartialUploadCalls, UsageHandlers):
     """See `towpath.storage.v1.StorageService`."""
 
     def __init__(self, context: StorageContext, whole_objects: SmallObjectWriter) -> None:
@@ -93,7 +94,8 @@ class StorageService(GarbageCalls, UsageHandlers):
             if seconds
             else repeat(None)
         )
-        response = pb.BatchStatObjectsResponse(is_signed=self._context.stores.primary.direct.includes(intent))
+        is_signed = self._context.stores.primary.direct.includes(intent)
+        response = pb.BatchStatObjectsResponse(is_signed=is_signed, is_resumable=self._is_resumable(intent))
         place = pb.BatchStatObjectsResponse.Place(**moment._asdict()) if moment is not None else None
         disks = disks_of(self._context) if moment is not None else ()
         for stat, address in zip(stats, signed, strict=False):
@@ -294,4 +296,4 @@ def add_storage_service(context: StorageContext, whole_objects: SmallObjectWrite
         request_deserializer=DATA.parse,
         response_serializer=pb.WriteObjectResponse.SerializeToString,
     )
-    server.add_registered_method_handlers(SERVICE_NAME, {"WriteObject": write})
+    server.add_registered_method_handlers(SERVICE_NAME, {"WriteObject": write, **append_handler(service)})

@@ -61,7 +61,7 @@ class Backend(Protocol):
         """The signers of URLs by which clients reach the place itself; None if it has none."""
 
     def create(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
-        """Begin an upload of `size` bytes to a blob name that was never used before."""
+        """Begin an upload of `size` bytes, or fewer, to a blob name that was never used before."""
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
         """Store blobs under names that were never used before; all are durable when this returns.

@@ -104,7 +104,11 @@ class QuotaReservations:
             yield
             return
         id_ = secrets.randbits(63)
-        admission = await self._batcher.submit(_Asked(parties, oid, size, id_))
+        try:
+            admission = await run_to_completion(self._batcher.submit(_Asked(parties, oid, size, id_)))
+        except asyncio.CancelledError:
+            await run_to_completion(self.give_back(repository_id, [oid], upload_id=id_))
+            raise
         if not admission.is_admitted:
             raise refusal_of(admission)
         self._running[id_] = ReservedUpload(repository_id, oid, size, user_id, id_)

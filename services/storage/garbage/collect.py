@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import DeadlineExceeded, Reason, ServiceError, Unavailable
 from services.common.observability.logs import get_logger
 from services.database.transactions import is_transient
+from services.storage import metrics
 from services.storage.context import StorageContext
 from services.storage.errors import collection_running, too_much_garbage
 from services.storage.garbage.retained import ListEnd, RetainedList
@@ -207,6 +208,7 @@ async def _remove(
             await contents.release_unreferenced(connection, oids)
 
     await context.database.run(work)
+    metrics.count_collected(removed.values())
     return removed
 
 

@@ -79,6 +79,14 @@ async def seconds_in_bin(connection: AsyncConnection) -> float | None:
     return None if seconds is None else max(0.0, float(seconds))
 
 
+async def bytes_in_bins(connection: AsyncConnection) -> dict[int, int]:
+    """Return the bytes in the bin of each repository; those whose bin is empty are missing. Reads the bins alone."""
+    # In these words, because Postgres takes the partial index `objects_bin_until` only where they are its own.
+    in_bin = col(Object.bin_until).is_not(None)
+    statement = select(col(Object.repository_id), func.sum(col(Object.size))).where(in_bin)
+    return {row[0]: int(row[1]) for row in await connection.execute(statement.group_by(col(Object.repository_id)))}
+
+
 async def repositories_that_keep(connection: AsyncConnection, oid: str, *, limit: int) -> list[int]:
     """Return up to `limit` ids of repositories that hold an object, or have it in their bin, in ascending order."""
     statement = select(col(Object.repository_id)).where(col(Object.oid) == oid, IS_KEPT)

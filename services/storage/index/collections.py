@@ -153,12 +153,13 @@ _TAKE_BACK = text(f"""
     WHERE {_is_returning(_NAMED)}
     RETURNING objects.oid
 """)  # noqa: S608 - our own names
-# The sweeper may do the same at the same time.
+# The sweeper may do the same at the same time. An array, because Postgres may run a subquery after IN once for each row
+# where its statistics are of a time when the table was empty.
 _DROP_RETAINED = text("""
-    DELETE FROM storage.retained_oids WHERE collection_id = :id AND oid IN (
-        SELECT oid FROM storage.retained_oids WHERE collection_id = :id
+    DELETE FROM storage.retained_oids WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM storage.retained_oids WHERE collection_id = :id
         ORDER BY oid LIMIT :limit FOR UPDATE SKIP LOCKED
-    )
+    ))
 """)
 
 

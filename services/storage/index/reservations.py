@@ -81,11 +81,12 @@ _END = text("""
     UPDATE storage.reservations AS kept SET uploads = asked.others FROM asked
     WHERE kept.repository_id = :repository_id AND kept.oid = asked.oid AND asked.others <> '{}'
 """)
+# An array, because Postgres may run a subquery after IN once for each row.
 _DELETE_EXPIRED = text("""
-    DELETE FROM storage.reservations WHERE (repository_id, oid) IN (
-        SELECT repository_id, oid FROM storage.reservations WHERE expires_at <= clock_timestamp()
+    DELETE FROM storage.reservations WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM storage.reservations WHERE expires_at <= clock_timestamp()
         LIMIT :limit FOR UPDATE SKIP LOCKED
-    )
+    ))
 """)
 
 

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 from services.database.versions import Schema
-from services.storage.index import quota_models  # noqa: F401 - defines tables of the metadata
+from services.storage.index import (  # noqa: F401 - define tables of the metadata
+    partial_upload_models,
+    quota_models,
+)
 from services.storage.index.models import SCHEMA_NAME, StorageModel
 
 SCHEMA = Schema(

@@ -86,6 +86,10 @@ _USED_BY_REPOSITORIES = text("""
     GROUP BY 1
 """)
 
+_USED_BY_ALL = text(f"""
+    WITH {_USED} SELECT repository_id, object_count, object_bytes FROM used WHERE object_count <> 0
+""")  # noqa: S608 - our own words
+
 
 class DayUsage(NamedTuple):
     """The objects that a repository held at the end of a UTC day."""
@@ -126,6 +130,11 @@ async def used_by_repositories(connection: AsyncConnection, repository_ids: Coll
     """Return what each of the repositories holds; those that have never held anything are missing."""
     rows = await connection.execute(_USED_BY_REPOSITORIES, {"repository_ids": list(repository_ids)})
     return {row[0]: Used(int(row[1]), int(row[2])) for row in rows}
+
+
+async def used_by_all_repositories(connection: AsyncConnection) -> dict[int, Used]:
+    """Return what each repository holds; those that hold nothing are missing."""
+    return {row[0]: Used(int(row[1]), int(row[2])) for row in await connection.execute(_USED_BY_ALL)}
 
 
 async def used_by_users(connection: AsyncConnection, user_ids: Collection[int]) -> dict[int, Used]:

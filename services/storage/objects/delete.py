@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage.context import StorageContext
 from services.storage.errors import object_not_found, object_not_removed, object_purged
-from services.storage.index import bins, contents, objects, turns
+from services.storage.index import bins, contents, objects, partial_uploads, turns
 from services.storage.index.objects import Record
 
 
@@ -83,6 +83,10 @@ async def delete_repository(context: StorageContext, repository_id: int) -> int:
 
     await context.database.run(partial(objects.close_repository, repository_id=repository_id))
     await turns.forget(context.database, repository_id)
+    # None is added any more.
+    discard = partial(partial_uploads.discard_of_repository, repository_id=repository_id, limit=objects.MAX_LOCKED)
+    while await context.database.run(discard):
+        pass
     try:
         while forgotten := await context.database.run(work):
             held += sum(record.removed_at is None for record in forgotten)

@@ -1,7 +1,7 @@
 """The usage of repositories, held objects and traffic, for callers and for the metrics."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,8 +12,7 @@ from sqlmodel import col
 from services.storage import metrics
 from services.storage.capacity.quota import Transferred, today
 from services.storage.context import StorageContext
-from services.storage.index import object_lists, usage
-from services.storage.index.contents import IS_KEPT
+from services.storage.index import bins, object_lists, usage
 from services.storage.index.models import Object
 from services.storage.index.object_lists import ListedObject, ObjectOrder, ObjectState
 from services.storage.index.reservations import reserved_bytes
@@ -140,14 +139,19 @@ async def refresh_sizes(context: StorageContext) -> None:
     """Refresh the metrics of usage and free space. Raises what the database and the backend raise."""
     available = await context.space.available_bytes()
     metrics.AVAILABLE_BYTES.replace({} if available is None else {(): available})
-    sizes = await context.database.run(_sizes)
-    metrics.REPOSITORY_OBJECTS.replace({(str(id_),): count for id_, count, _, _ in sizes})
-    metrics.REPOSITORY_BYTES.replace({(str(id_),): count for id_, _, count, _ in sizes})
-    metrics.REPOSITORY_BIN_BYTES.replace({(str(id_),): count for id_, _, _, count in sizes})
-    await _refresh_limits(context, [id_ for id_, _, _, _ in sizes])
+    held, in_bins = await context.database.run(_sizes)
+    ids = held.keys() | in_bins
+    metrics.REPOSITORY_OBJECTS.replace({(str(id_),): held.get(id_, Used()).object_count for id_ in ids})
+    metrics.REPOSITORY_BYTES.replace({(str(id_),): held.get(id_, Used()).object_bytes for id_ in ids})
+    metrics.REPOSITORY_BIN_BYTES.replace({(str(id_),): in_bins.get(id_, 0) for id_ in ids})
+    await _refresh_limits(context, ids)
 
 
-async def _refresh_limits(context: StorageContext, repository_ids: Sequence[int]) -> None:
+async def _sizes(connection: AsyncConnection) -> tuple[dict[int, Used], dict[int, int]]:
+    return await usage.used_by_all_repositories(connection), await bins.bytes_in_bins(connection)
+
+
+async def _refresh_limits(context: StorageContext, repository_ids: Collection[int]) -> None:
     limits = context.limits
     quotas = {id_: quota for id_ in repository_ids if (quota := limits.quota_of(id_)) is not None}
     bandwidths = {id_: bandwidth for id_ in repository_ids if (bandwidth := limits.bandwidth_of(id_)) is not None}
@@ -157,18 +161,3 @@ async def _refresh_limits(context: StorageContext, repository_ids: Sequence[int]
     metrics.REPOSITORY_RESERVED.replace({(str(id_),): reserved.get(id_, 0) for id_ in quotas})
     metrics.REPOSITORY_BANDWIDTH.replace({(str(id_),): bandwidth for id_, bandwidth in bandwidths.items()})
     metrics.REPOSITORY_MOVED.replace({(str(id_),): moved.get(id_, Transferred()).total for id_ in bandwidths})
-
-
-async def _sizes(connection: AsyncConnection) -> Sequence[tuple[int, int, int, int]]:
-    held = col(Object.removed_at).is_(None)
-    statement = (
-        select(
-            col(Object.repository_id),
-            func.count().filter(held),
-            func.coalesce(func.sum(col(Object.size)).filter(held), 0),
-            func.coalesce(func.sum(col(Object.size)).filter(~held), 0),
-        )
-        .where(IS_KEPT)
-        .group_by(col(Object.repository_id))
-    )
-    return [(id_, count, int(held), int(in_bin)) for id_, count, held, in_bin in await connection.execute(statement)]

@@ -1,7 +1,7 @@
 """Upload of an object in a stream: the object becomes visible only once it is whole, verified and durable."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from services.common.concurrency.uncancellable import run_to_completion
@@ -25,13 +25,21 @@ async def write_object(context: StorageContext, stream: UploadStream) -> Record:
     Raises what WriteObject documents; the object is then not stored.
     """
     with metrics.decided():
-        return await _write(context, stream)
+        header = await stream.header()
+        add_log_fields(repository_id=header.repository_id, oid=header.oid, objects=1)
+        await context.quota.check(header.repository_id)
+        return await _write(context, header, stream.chunks(), is_counted=False)
 
 
-async def _write(context: StorageContext, stream: UploadStream) -> Record:
-    header = await stream.header()
-    add_log_fields(repository_id=header.repository_id, oid=header.oid, objects=1)
-    await context.quota.check(header.repository_id)
+async def write_chunks(context: StorageContext, header: UploadHeader, chunks: AsyncGenerator[Chunk]) -> Record:
+    """Write an object whose bytes this service has, and has counted; return as `write_object`, and raise its errors."""
+    with metrics.decided():
+        return await _write(context, header, chunks, is_counted=True)
+
+
+async def _write(
+    context: StorageContext, header: UploadHeader, chunks: AsyncGenerator[Chunk], *, is_counted: bool
+) -> Record:
     async with (
         context.reservations.admitted(header.repository_id, header.oid, header.size, user_id=header.user_id),
         context.space.reserve(header.size) as reservation,
@@ -40,8 +48,8 @@ async def _write(context: StorageContext, stream: UploadStream) -> Record:
         if isinstance(targets, ServiceError):
             raise targets
         async with open_fanout(targets, header.size, context.stores) as uploads:
-            async with aclosing(stream.chunks()) as chunks:
-                await _receive(context, header, chunks, uploads, reservation)
+            async with aclosing(chunks):
+                await _receive(context, header, chunks, uploads, reservation, is_counted=is_counted)
             # The object is whole and verified: a disconnect of the client must not cancel the commit any more.
             record = await run_to_completion(_keep(context, header, uploads))
     if uploads.has_lagging_replica:
@@ -56,13 +64,16 @@ async def _receive(
     chunks: AsyncIterator[Chunk],
     uploads: FanoutUpload,
     reservation: Reservation,
+    *,
+    is_counted: bool,
 ) -> None:
     tally = ChecksumVerifier(header.oid, header.size)
     received = 0
     async for chunk in chunks:
         received += len(chunk)
-        add_log_fields(bytes_in=received)
-        context.quota.count(header.repository_id, bytes_in=len(chunk))
+        if not is_counted:
+            add_log_fields(bytes_in=received)
+            context.quota.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
         await reservation.expect(len(chunk))
         await asyncio.gather(tally.hash(chunk), uploads.write(chunk))

@@ -12,7 +12,7 @@ from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArg
 from services.storage.backends.base import Backend
 from services.storage.backends.opening import folder_of, open_backend
 from services.storage.context import StorageContext
-from services.storage.index import store_table
+from services.storage.index import partial_uploads, store_table
 from services.storage.index.models import StoreRecord
 from services.storage.index.store_table import ANYWHERE, StoreHoldings
 from services.storage.replication.copier import PARALLEL_DEFAULT
@@ -230,6 +230,7 @@ async def _delete(name: str, connection: AsyncConnection) -> None:
     await store_table.hold_uploads(connection, found.id)
     if await store_table.has_uploads(connection, found.id):
         raise _UploadsGoOn
+    await partial_uploads.discard_in_store(connection, found.id)
     if await store_table.has_alone(connection, found.id):
         raise _in_use(name, "it alone has the bytes of some objects")
     await store_table.forget(connection, found.id)

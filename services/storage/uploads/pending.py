@@ -21,13 +21,14 @@ from services.storage.uploads.stream import UploadHeader
 
 @asynccontextmanager
 async def pending_uploads(
-    context: StorageContext, headers: Sequence[UploadHeader]
+    context: StorageContext, headers: Sequence[UploadHeader], *, with_replicas: bool = True
 ) -> AsyncIterator[list[list[UploadTarget] | ServiceError]]:
     """Record new blob names for uploads, in the primary and its copies, as pending; yield the targets of each upload.
 
-    A refused upload yields its error instead: `FailedPrecondition` (OBJECT_REMOVED) or `Unavailable`.
+    Without `with_replicas`, only in the primary. A refused upload yields its error instead: `FailedPrecondition`
+    (OBJECT_REMOVED) or `Unavailable`.
     """
-    stores = (context.stores.primary, *context.stores.replicas())
+    stores = (context.stores.primary, *(context.stores.replicas() if with_replicas else ()))
     names = [{store: new_name(header.oid) for store in stores} for header in headers]
     all_names = {name for by_store in names for name in by_store.values()}
     context.writer_lease.names.update(all_names)

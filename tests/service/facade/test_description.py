@@ -4,7 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.service.facade.conftest import Place
+from tests.support import schemathesis_hooks
 from tests.support.waiting import LONG_SECONDS, finished
 
 CHECKS = (
@@ -17,6 +20,8 @@ CHECKS = (
 )
 # A batch can ask for more room than the disk has, and is rightly answered 507.
 CONFIGURATION = """
+hooks = "{hooks}"
+
 [parameters]
 repository = "{repository}"
 
@@ -25,9 +30,12 @@ expected-statuses = ["2xx", "3xx", "4xx", 507]
 """
 
 
+@pytest.mark.drill
 async def test_schemathesis_finds_nothing(place: Place, tmp_path: Path) -> None:
     """A short run, as somebody who may write, and on a repository that exists."""
-    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.format(repository=place.name))
+    (tmp_path / "schemathesis.toml").write_text(
+        CONFIGURATION.format(repository=place.name, hooks=schemathesis_hooks.__file__)
+    )
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{place.facade.origin}/openapi.json"),
         *("--header", f"Authorization: Bearer {place.inner.tokens['alice']}"),

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
+import httpx
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
@@ -15,6 +17,7 @@ from tests.support.http import Client, content
 from tests.support.keycloak import GROUP, PASSWORD, USER, Keycloak, running_keycloak
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS, until
 
 __all__ = ["browser", "terminal"]
 
@@ -46,6 +49,49 @@ async def sign_in(browser: Browser, user: str) -> None:
         await browser.enter("#password", PASSWORD)
         await browser.click("#kc-login")
     await browser.click("#kc-login")
+
+
+async def test_a_person_signs_in_to_the_pages_with_keycloak(
+    place: Place, issuer: str, keycloak: Keycloak, browser: Browser, postgres: TestPostgres
+) -> None:
+    """By a code with a challenge, without which Keycloak gives none; the groups of Keycloak give the rights."""
+    locks = place.inner.locks
+    await add_group(postgres, locks, "keycloak-visitors", place.name, "write")
+    mapping = admin.MapIssuerGroupRequest(issuer=issuer, value=GROUP, group="keycloak-visitors")
+    await locks.admin_peer.call(locks.admin.MapIssuerGroup, mapping)
+    origin = place.facade.origin
+    # At the end the client is that of the other tests again, which send no challenge.
+    async with keycloak.returning_to(f"{origin}/-/sign-in/callback"):
+        assert await _refusal_without_a_challenge(origin, issuer) == "invalid_request"
+        await browser.open(f"{origin}/-/sign-in?next=%2F{quote(place.name, safe='')}")
+        await browser.click(f"a[href^='/-/sign-in/with/{issuer}']")
+        await browser.enter("#username", USER)
+        await browser.enter("#password", PASSWORD)
+        await browser.click("#kc-login")
+
+        async def is_back() -> bool:
+            return await browser.has(".account form")
+
+        await until(is_back, "the page with the session")
+    shown = " ".join((await browser.text()).split())
+    assert f"{USER}@keycloak" in shown
+    assert f"{place.name} private" in shown
+    assert "You may write" in shown
+    await browser.click(".account form button")
+    assert not await browser.has(".account form")
+
+
+async def _refusal_without_a_challenge(origin: str, issuer: str) -> str:
+    """Return the error with which Keycloak answers a sign-in whose challenge somebody has taken away."""
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        left = await http.get(f"{origin}/-/sign-in/with/{issuer}")
+        asked = {
+            name: value
+            for name, value in httpx.URL(left.headers["location"]).params.items()
+            if not name.startswith("code_challenge")
+        }
+        answer = await http.get(httpx.URL(left.headers["location"]).copy_with(params=asked))
+        return httpx.URL(answer.headers["location"]).params["error"]
 
 
 async def test_a_person_signs_in_with_keycloak(

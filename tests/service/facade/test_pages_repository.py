@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 
 import pytest
+from prometheus_client import REGISTRY
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -200,6 +201,34 @@ async def test_the_overview_tells_what_the_caller_may(place: Place, alice: Visit
     assert f"{place.name} private" in page
     assert "You may write" in page
     assert "You may write some refs" in _words(await bob.page(f"/{place.name}"))
+
+
+async def test_the_overview_of_a_public_repository(facade: RunningFacade, inner: Inner) -> None:
+    """Everybody may read it, without an account."""
+    place = await new_place(facade, inner, public=True)
+    async with Visitor(facade) as visitor:
+        page = _words(await visitor.page(f"/{place.name}"))
+    assert f"{place.name} public" in page
+    assert "You may read" in page
+
+
+async def test_the_overview_asks_for_the_rights_at_once(place: Place, bob: Visitor) -> None:
+    """One call tells all of them, and none is refused, whatever the visitor lacks."""
+    await bob.page(f"/{place.name}")
+    before = _calls()
+    await bob.page(f"/{place.name}")
+    assert _calls() - before == Counter({("ListUserRepositories", "OK"): 1})
+
+
+def _calls() -> Counter[tuple[str, str]]:
+    """Return the calls of AccessService about what a user may do, by method and status."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for metric in REGISTRY.collect():
+        for sample in metric.samples if metric.name == "towpath_grpc_requests" else ():
+            method = sample.labels.get("method", "").rpartition("/")[2]
+            if sample.name == "towpath_grpc_requests_total" and method in ("CheckAccess", "ListUserRepositories"):
+                counted[method, sample.labels["status"]] += int(sample.value)
+    return counted
 
 
 async def test_the_overview_of_an_archived_repository(place: Place, alice: Visitor) -> None:

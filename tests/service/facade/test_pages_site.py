@@ -307,7 +307,13 @@ async def test_a_users_page_has_tokens_and_keys(site: Site, root: Visitor) -> No
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl work"
     await site.call(site.locks.admin.AddSshKey, admin.AddSshKeyRequest(user_name="bob", name="work", public_key=key))
     secret = await site.token("bob")
+    await site.call(
+        site.locks.admin.UpdateUser,
+        admin.UpdateUserRequest(name="bob", rate=admin.RequestRate(requests_per_hour=3_600)),
+    )
     page = await root.page("/-/site/users/bob")
+    assert "<dt>Requests</dt><dd>60/min" in page
+    assert "administrator</span>" not in page
     assert "SHA256:" in page
     assert "token-" in page
     assert secret not in page

@@ -64,6 +64,20 @@ async def test_pages_of_users(service: RunningLocks) -> None:
         await service.admin_peer.call(service.admin.ListUsers, admin.ListUsersRequest(cursor="a b"))
 
 
+async def test_one_user_by_name(service: RunningLocks) -> None:
+    """Whatever page is asked for; the case of the name counts."""
+    for name in ("only-1", "only-2"):
+        await service.add_user(name, administrator=name == "only-1")
+    request = admin.ListUsersRequest(name="only-1", limit=1, cursor="only-2")
+    found = await service.admin_peer.call(service.admin.ListUsers, request)
+    assert [(user.name, user.administrator) for user in found.users] == [("only-1", True)]
+    assert found.next_cursor == ""
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await service.admin_peer.call(service.admin.ListUsers, admin.ListUsersRequest(name="Only-1"))
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await service.admin_peer.call(service.admin.ListUsers, admin.ListUsersRequest(name="a b"))
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a\0b", "é", "x" * 65])
 async def test_malformed_names(service: RunningLocks, name: str) -> None:
     """The message names the field."""

@@ -531,6 +531,7 @@ async def test_malformed_ties(service: RunningLocks, gitea: StubForge) -> None:
         await service.admin_peer.call(service.admin.CreateRepository, request)
 
 
+@pytest.mark.drill
 async def test_invented_tokens_cost_the_budget_and_honest_people_work_on(
     postgres: TestPostgres, tmp_path: Path, gitea: StubForge
 ) -> None:

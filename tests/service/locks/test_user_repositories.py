@@ -157,6 +157,28 @@ async def test_pages_follow_the_name(service: RunningLocks, team: Team) -> None:
             await _page(service, user_id, cursor=cursor)
 
 
+async def test_one_repository_by_its_id(service: RunningLocks, team: Team) -> None:
+    """It is listed as among all, and one that the user may not read is not."""
+    hidden, public = f"one/{team.repository_id}/hidden", f"public/{team.repository_id}"
+    hidden_id = await service.add_repository(hidden)
+    public_id = await service.add_repository(public, public=True)
+
+    async def only(user_id: int, repository_id: int) -> list[tuple[int, str, int]]:
+        request = access.ListUserRepositoriesRequest(user_id=user_id, repository_id=repository_id)
+        page = await service.peer.call(service.access.ListUserRepositories, request)
+        assert not page.next_cursor
+        return [(one.id, one.name, one.permission) for one in page.repositories]
+
+    assert await only(team.alice, team.repository_id) == [(team.repository_id, team.repository, WRITE)]
+    assert await only(team.alice, public_id) == [(public_id, public, READ)]
+    assert await only(0, public_id) == [(public_id, public, READ)]
+    for user_id, repository_id in ((0, team.repository_id), (team.alice, hidden_id), (team.alice, 2**62)):
+        assert await only(user_id, repository_id) == []
+    await service.grant(team.alice_name, hidden, admin.ROLE_ADMIN)
+    assert await only(team.alice, hidden_id) == [(hidden_id, hidden, ADMIN)]
+    await _set(service, public, public=False)
+
+
 async def test_groups_count(service: RunningLocks, team: Team) -> None:
     """The higher of two roles does, whichever gives it, and a role ends with the membership."""
     group, other = f"group-{team.repository_id}", f"other/{team.repository_id}"
@@ -249,4 +271,11 @@ async def test_a_page_of_many_reads_each_row_at_most_once(team: Team, engine: As
         found = await list_readable(connection, user_id=team.bob, token_id=0, after="", limit=101)
         assert sum(repository.name.startswith("public/many-") for repository in found) == min(grants, 101)
         assert await _rows_read(connection) - before < MANY + grants + 1_000
+        # One alone costs as much as there are grants in it, however many the user has.
+        before = await _rows_read(connection)
+        [one] = await list_readable(
+            connection, user_id=team.bob, token_id=0, after="", limit=101, repository_id=team.repository_id
+        )
+        assert one.id == team.repository_id
+        assert await _rows_read(connection) - before < 100
         await connection.rollback()

@@ -77,6 +77,19 @@ async def test_bytes_come_back(backend: Backend, size: int) -> None:
     assert await backend.stat([name]) == {name: size}
 
 
+@pytest.mark.parametrize("count", [1, CHUNK_BYTES, 7 * CHUNK_BYTES])
+async def test_fewer_bytes_than_announced(backend: Backend, count: int) -> None:
+    """An upload may end early, as a part does whose stream breaks; there is what was written, and no more."""
+    data = os.urandom(count)
+    name = new_name(oid_of(data))
+    async with backend.create(name, 32 * CHUNK_BYTES) as upload:
+        for chunk in chunks_of(data):
+            await upload.write(chunk)
+        await upload.finish()
+    assert await backend.stat([name]) == {name: count}
+    assert await get(backend, name) == data
+
+
 async def test_many_are_put_at_once(backend: Backend) -> None:
     """Whole bytes of any size are there when it returns, the empty ones too."""
     contents = {new_name(oid_of(data)): data for data in (b"", b"x", os.urandom(CHUNK_BYTES), os.urandom(70_000))}

@@ -116,6 +116,7 @@ async def test_killed_between_tombstone_and_bytes(
     await until_answer("0", lambda: sql("SELECT count(*) FROM storage.discards"))
 
 
+@pytest.mark.drill
 async def test_killed_at_any_moment(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
     """After kills amid many uploads and removals, every acknowledged one holds, and no file is left over."""
     acknowledged: dict[str, pb.ObjectStatus.ValueType] = {}

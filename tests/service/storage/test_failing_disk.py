@@ -46,6 +46,7 @@ def _build(library: Path) -> None:
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="calls of other systems' libraries have other names")
 @pytest.mark.timeout(LONG_SECONDS * ROUNDS)
+@pytest.mark.drill
 async def test_calls_to_the_disk_fail_amid_uploads(
     process: StorageProcess, client: StorageClient, sql: Sql, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def _disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.mark.timeout(LONG_SECONDS * ROUNDS)
+@pytest.mark.drill
 async def test_power_is_cut_amid_uploads(
     process: StorageProcess, client: StorageClient, sql: Sql, tmp_path: Path
 ) -> None:

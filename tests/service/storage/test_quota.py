@@ -11,11 +11,17 @@ from typing import Any
 import grpc
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError, from_rpc_error
 from services.common.rpc.options import CHUNK_BYTES
+from services.database.engine import create_engine
+from services.database.transactions import Database
 from services.storage.capacity import reservations
+from services.storage.capacity.limits import LimitCache
+from services.storage.capacity.reservations import QuotaReservations
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.direct import DirectStorage, direct_storage
 from tests.support.garbage import collect
@@ -243,6 +249,36 @@ async def test_room_is_given_back_when_the_bytes_are_wrong(
     assert error.reason == "HASH_MISMATCH"
     assert await sql(RESERVED) == "0"
     await storage.write(1, bytes(100), streamed=streamed)
+
+
+@pytest.mark.usefixtures("storage")
+async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(
+    database_url: SecretStr, sql: Sql
+) -> None:
+    """An upload that is given up while Postgres decides on its room keeps none."""
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=3)
+    database = Database(engine)
+    quotas = QuotaReservations(database, LimitCache(database, quota=100, user_quota=0, bandwidth=0))
+
+    async def admit(data: bytes) -> None:
+        async with quotas.admitted(1, oid_of(data), 100, user_id=None):
+            pass
+
+    try:
+        async with engine.begin() as connection:
+            lock = "SELECT pg_advisory_xact_lock(hashtextextended('towpath storage quota of repository 1', 0))"
+            await connection.execute(text(lock))
+            task = asyncio.create_task(admit(b"data"))
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            await until_answer("1", lambda: sql(waiting))
+            task.cancel()
+        await asyncio.wait({task}, timeout=STEP_SECONDS)
+        assert task.cancelled()
+        await admit(b"more")
+        assert await sql("SELECT oid FROM storage.reservations") == oid_of(b"more")
+    finally:
+        await quotas.close()
+        await database.close()
 
 
 async def test_room_is_given_back_in_time(storage: RunningStorage, sql: Sql) -> None:

@@ -8,13 +8,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import SecretStr
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.database.engine import parse_url
+from services.common.concurrency import periodic
+from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate, upgrade
 from services.storage.capacity import quota, usage_keeper
+from services.storage.index import bins, usage
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_quota import named, refusal, some_bytes
@@ -94,6 +98,79 @@ async def _storm(storage: RunningStorage, sql: Sql) -> None:
     assert not counted.startswith("1:")
     await until_answer("0", lambda: sql(_DELTAS))
     assert await counters_are_right(sql) == counted
+
+
+def _told(repository_id: int) -> list[float | None]:
+    """Return the metrics of a repository: objects, bytes, bytes in the bin; None where there is no series."""
+    labels = {"repository_id": str(repository_id)}
+    names = ("towpath_repository_objects", "towpath_repository_bytes", "towpath_repository_bin_bytes")
+    return [REGISTRY.get_sample_value(name, labels) for name in names]
+
+
+async def test_metrics_tell_what_is_held_after_each_change(
+    monkeypatch: pytest.MonkeyPatch, database_url: SecretStr, tmp_path: Path
+) -> None:
+    """Upload, copy, removal, undelete and purge; a repository that holds nothing any more has no series."""
+    monkeypatch.setattr(periodic, "_REFRESH_SECONDS", 0.05)
+    async with running_storage(database_url, tmp_path, storage_metrics_listen="127.0.0.1:0") as storage:
+
+        async def tells(one: list[float | None], two: list[float | None]) -> None:
+            async def told() -> list[list[float | None]]:
+                return [_told(1), _told(2)]
+
+            await until_answer([one, two], told)
+
+        nothing: list[float | None] = [None, None, None]
+        await tells(nothing, nothing)
+        oid = await storage.write(1, b"12345")
+        await storage.write(1, bytes(7))
+        await tells([2, 12, 0], nothing)
+        copy = pb.CopyObjectsRequest(repository_id=1, to_repository_id=2, oids=[oid])
+        await storage.stub.CopyObjects(copy, timeout=STEP_SECONDS)
+        await tells([2, 12, 0], [1, 5, 0])
+        await storage.delete(1, oid)
+        await storage.delete(2, oid)
+        await tells([1, 7, 5], [0, 0, 5])
+        await storage.restore(1, oid)
+        await tells([2, 12, 0], [0, 0, 5])
+        await storage.purge(2, oid)
+        await tells([2, 12, 0], nothing)
+        # An object without bytes is one as well.
+        await storage.write(2, b"")
+        await tells([2, 12, 0], [1, 0, 0])
+        await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
+        await tells(nothing, [1, 0, 0])
+
+
+async def test_metrics_read_the_bins_and_no_other_objects(database_url: SecretStr, sql: Sql) -> None:
+    """Of 20,000 held objects and 3 in bins, Postgres reads the rows of these 3."""
+    await migrate(database_url, SCHEMA)
+    await sql(
+        "INSERT INTO storage.objects (repository_id, oid, size)"
+        " SELECT 1 + n % 2, encode(sha256(n::text::bytea), 'hex'), 5 FROM generate_series(1, 20000) AS n;"
+        " UPDATE storage.objects SET removed_at = now(), removal_reason = 'x', bin_until = now() + interval '1 day'"
+        " WHERE oid IN (SELECT oid FROM storage.objects WHERE repository_id = 1 LIMIT 3)"
+    )
+    await sql("VACUUM ANALYZE storage.objects")
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    try:
+        async with engine.begin() as connection:
+            held = await usage.used_by_all_repositories(connection)
+            assert held == {1: usage.Used(9_997, 49_985), 2: usage.Used(10_000, 50_000)}
+            assert await _rows_read(connection) == 0
+            assert await bins.bytes_in_bins(connection) == {1: 15}
+            assert await _rows_read(connection) == 3
+    finally:
+        await engine.dispose()
+
+
+async def _rows_read(connection: AsyncConnection) -> int:
+    """Return the number of rows of objects that this transaction has read."""
+    statement = text(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+        " WHERE schemaname = 'storage' AND relname = 'objects'"
+    )
+    return int(await connection.scalar(statement) or 0)
 
 
 async def test_objects_in_two_stores_count_once(storage: RunningStorage, sql: Sql) -> None:

@@ -23,14 +23,16 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_user(visit: Visit) -> Response:
-    """Show a user's usage, and the first of its tokens and of its keys by name."""
+    """Show a user's rights and usage, and the first of its tokens and of its keys by name."""
     name, admin = visit.params["name"], visit.context.clients.admin_stub
+    users = (await visit.administer(admin.ListUsers, pb.ListUsersRequest(name=name))).users
     tokens = (await visit.administer(admin.ListTokens, pb.ListTokensRequest(user_name=name))).tokens
     keys = (await visit.administer(admin.ListSshKeys, pb.ListSshKeysRequest(user_name=name))).keys
     usage = (await visit.administer(admin.GetUserUsage, pb.GetUserUsageRequest(user_name=name))).usage
     return visit.page(
         "site/user.html",
         name=name,
+        user=next((user for user in users if user.name == name), None),
         tokens=part_of(tokens, lambda token: token.name),
         keys=part_of(keys, lambda key: key.name),
         usage=usage,

@@ -1,12 +1,14 @@
 """AdminService: standing and released locks."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from towpath.access.v1 import admin_service_pb2 as pb
 
+from services.common.errors import InvalidArgument, Reason
 from services.locks.api.admin.base import Context, Handlers, administrator_only
 from services.locks.api.conflicts import stolen
 from services.locks.api.lock_events import update_message
@@ -29,6 +31,8 @@ from services.locks.validation import check_note, check_reason
 
 # A watch ends within this time, and that of a look at its token, after its administrator has lost the access.
 _IDLE_SECONDS = 1.0
+# The clocks of servers differ.
+_CLOCK_SKEW = timedelta(minutes=5)
 
 
 class LockHandlers(Handlers):
@@ -81,6 +85,7 @@ class LockHandlers(Handlers):
             all_or_nothing=request.all_or_nothing,
             note=request.note,
             ref=request.ref,
+            locked_at=_times_of(request),
         )
         LOCKS_CREATED.inc(len(outcome.changed))
         return pb.LockPathsResponse(
@@ -176,3 +181,19 @@ class LockHandlers(Handlers):
         if not name:
             return administrator
         return await self.database.run(partial(self.find_user, field="user_name", name=name))
+
+
+def _times_of(request: pb.LockPathsRequest) -> Mapping[str, datetime]:
+    """Return when each path was locked, for those that move. Raises `InvalidArgument` (INVALID_FIELD)."""
+    if not request.locked_at:
+        return {}
+    if len(request.locked_at) != len(request.paths):
+        expected, got = len(request.paths), len(request.locked_at)
+        raise InvalidArgument(Reason.INVALID_FIELD, f"locked_at: expected one for each of {expected} paths, got {got}")
+    try:
+        moments = [moment.ToDatetime(UTC) for moment in request.locked_at]
+    except ValueError as error:
+        raise InvalidArgument(Reason.INVALID_FIELD, "locked_at: expected times from the years 1 to 9999") from error
+    if max(moments) > datetime.now(UTC) + _CLOCK_SKEW:
+        raise InvalidArgument(Reason.INVALID_FIELD, "locked_at: expected times that are not in the future")
+    return dict(zip(request.paths, moments, strict=True))

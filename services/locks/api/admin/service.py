@@ -14,6 +14,7 @@ from services.locks.api.admin.repositories import RepositoryHandlers
 from services.locks.api.admin.ssh_keys import SshKeyHandlers
 from services.locks.api.admin.stores import StoreHandlers
 from services.locks.api.admin.tokens import TokenHandlers
+from services.locks.api.admin.transfers import TransferHandlers
 from services.locks.api.admin.users import UserHandlers
 
 
@@ -27,6 +28,7 @@ class AdminServicer(
     GroupHandlers,
     LockHandlers,
     ObjectHandlers,
+    TransferHandlers,
     GarbageHandlers,
     LimitHandlers,
     StoreHandlers,

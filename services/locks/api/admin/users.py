@@ -5,7 +5,7 @@ from functools import partial
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.access.request_limits import set_limit_of_user
-from services.locks.access.users import create_user, list_users
+from services.locks.access.users import create_user, find_user, list_users
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import user_message
 from services.locks.api.name_pages import name_page
@@ -30,7 +30,11 @@ class UserHandlers(Handlers):
 
     @administrator_only
     async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
-        """Return a page of the users, or all."""
+        """Return a page of the users, or all, or the one that the request names."""
+        if request.name:
+            check_name("name", request.name)
+            user = await self.database.run(partial(find_user, name=request.name))
+            return pb.ListUsersResponse(users=[user_message(user)])
         page = name_page(request.cursor, request.limit, default=None)
         found = await self.database.run(partial(list_users, after=page.after, limit=page.asked))
         users, cursor = page.cut(found, lambda user: user.name)

@@ -8,22 +8,20 @@ No blob is changed after it was put, and no key is used twice.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import obstore
 
-from services.common.concurrency.uncancellable import run_to_completion
 from services.storage.backends.base import Chunk, StoredBytes, Upload
 from services.storage.backends.object_store.bucket import Bucket
-from services.storage.backends.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS
+from services.storage.backends.object_store.deadlines import CHECK_SECONDS
 from services.storage.backends.object_store.errors import asked
 from services.storage.backends.object_store.keys import folder_of, key_of, name_of
-from services.storage.backends.object_store.reading import open_object
-from services.storage.backends.object_store.upload import new_upload
+from services.storage.backends.object_store.reading import list_keys, open_object, size_of
+from services.storage.backends.object_store.upload import uploading
 from services.storage.backends.signing import Signing
 
 _MAX_CONCURRENT_REQUESTS = 8
-_PAGE = 1000
 # The readiness check runs every second, and each request to an object store costs money.
 _CHECK_LASTS_SECONDS = 5.0
 
@@ -45,11 +43,8 @@ class ObjectStoreBackend:
     @asynccontextmanager
     async def create(self, name: str, size: int) -> AsyncIterator[Upload]:
         """Begin an upload. If it is left before its end, its parts are aborted, provided the store answers promptly."""
-        upload = new_upload(self._bucket.uploads, key_of(self._prefix, name), size)
-        try:
+        async with uploading(self._bucket.uploads, key_of(self._prefix, name), size) as upload:
             yield upload
-        finally:
-            await run_to_completion(upload.close())
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
         """Put all blobs concurrently."""
@@ -82,7 +77,7 @@ class ObjectStoreBackend:
 
         async def ask() -> None:
             for name, key in keys:
-                size = await self._size(key)
+                size = await size_of(self._bucket.requests, key)
                 if size is not None:
                     found[name] = size
 
@@ -95,24 +90,12 @@ class ObjectStoreBackend:
             await asyncio.gather(*tasks, return_exceptions=True)
         return found
 
-    async def _size(self, key: str) -> int | None:
-        async with asked("ask for the size of an object", ANSWER_SECONDS):
-            try:
-                return (await obstore.head_async(self._bucket.requests, key))["size"]
-            except FileNotFoundError:
-                return None
-
     async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
         """List the bucket, one page at a time, without foreign keys."""
-        pages = obstore.list(self._bucket.requests, folder_of(self._prefix), chunk_size=_PAGE)
-        while True:
-            async with asked("list objects", ANSWER_SECONDS):
-                page = await anext(pages, None)
-            if page is None:
-                return
-            for entry in page:
-                if (name := name_of(self._prefix, entry["path"])) is not None:
-                    yield name, entry["size"]
+        async with aclosing(list_keys(self._bucket.requests, folder_of(self._prefix))) as keys:
+            async for key, size in keys:
+                if (name := name_of(self._prefix, key)) is not None:
+                    yield name, size
 
     async def delete(self, name: str) -> None:
         """Remove a blob, and the parts of uploads to its key as far as the cloud allows (see `s3`, `gcs`, `azure`)."""

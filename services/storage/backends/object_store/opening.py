@@ -23,10 +23,7 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
     else with the endpoint of the URL. Raises ValueError for a URL that denotes no object store, and if no credentials
     are found.
     """
-    location = parse(url)
-    _give_back_freed_buffers()
-    # In a thread because opening reads files, and may ask the host for its role.
-    bucket = await asyncio.to_thread(_open, location)
+    bucket, location = await open_bucket(url)
     inside = outside = UrlSigner(bucket, location.prefix)
     if public_endpoint is not None:
         public_endpoint = parse_endpoint("storage_public_endpoint", public_endpoint)
@@ -42,6 +39,14 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
         is_reachable=public_endpoint is not None or location.endpoint is None,
     )
     return ObjectStoreBackend(bucket, location.prefix, signing)
+
+
+async def open_bucket(url: str) -> tuple[Bucket, Location]:
+    """Return the bucket of a URL, and what the URL denotes. Raises ValueError as `open_object_store` does."""
+    location = parse(url)
+    _give_back_freed_buffers()
+    # In a thread because opening reads files, and may ask the host for its role.
+    return await asyncio.to_thread(_open, location), location
 
 
 def _give_back_freed_buffers() -> None:

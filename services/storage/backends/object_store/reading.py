@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # these are types of obstore that do not exist at run time
 
 # Large enough that a fast store sends few pieces; small enough that a slow store sends a piece within the deadlines.
 _PIECE_BYTES = 256 * 1024
+_PAGE = 1000
 
 
 async def _get(store: ObjectStore, key: str, options: "GetOptions | None" = None) -> "GetResult":
@@ -30,6 +31,27 @@ async def _get(store: ObjectStore, key: str, options: "GetOptions | None" = None
 async def open_object(store: ObjectStore, key: str) -> "StoredObject":
     """Request a blob. Raises `BytesMissing`."""
     return StoredObject(store, key, await _get(store, key))
+
+
+async def size_of(store: ObjectStore, key: str) -> int | None:
+    """Return the size of the value of a key in bytes; None if there is none. Raises as `asked` does."""
+    async with asked("ask for the size of an object", ANSWER_SECONDS):
+        try:
+            return (await obstore.head_async(store, key))["size"]
+        except FileNotFoundError:
+            return None
+
+
+async def list_keys(store: ObjectStore, folder: str | None) -> AsyncGenerator[tuple[str, int], None]:
+    """Yield each key below a folder, or of the bucket, with its size in bytes; ascending, and one page at a time."""
+    pages = obstore.list(store, folder, chunk_size=_PAGE)
+    while True:
+        async with asked("list objects", ANSWER_SECONDS):
+            page = await anext(pages, None)
+        if page is None:
+            return
+        for entry in page:
+            yield entry["path"], entry["size"]
 
 
 class StoredObject:

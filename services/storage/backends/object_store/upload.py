@@ -1,12 +1,15 @@
 """Uploads to an object store; see `services.storage.backends.base.Upload`."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol, Self
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
+from services.common.concurrency.uncancellable import run_to_completion
 from services.common.errors import InvalidArgument, Reason
 from services.storage.backends.base import Chunk, Upload
 from services.storage.backends.object_store.deadlines import ABORT_SECONDS, FINISH_SECONDS, PIECE_SECONDS
@@ -46,10 +49,18 @@ def part_bytes(size: int) -> int:
     return max(PART_BYTES, -(-least // MEBIBYTE) * MEBIBYTE)
 
 
-def new_upload(store: ObjectStore, key: str, size: int) -> ObjectUpload:
-    """Begin an upload to a key. Raises `InvalidArgument` for a size that no store accepts."""
+@asynccontextmanager
+async def uploading(store: ObjectStore, key: str, size: int) -> AsyncIterator[ObjectUpload]:
+    """Begin an upload to a key; if it is left before its end, also by a cancellation, its parts are aborted.
+
+    Raises `InvalidArgument` for a size that no store accepts.
+    """
     length = part_bytes(size)
-    return WholeUpload(store, key) if size <= PART_BYTES else PartedUpload(store, key, length)
+    upload: ObjectUpload = WholeUpload(store, key) if size <= PART_BYTES else PartedUpload(store, key, length)
+    try:
+        yield upload
+    finally:
+        await run_to_completion(upload.close())
 
 
 class WholeUpload:

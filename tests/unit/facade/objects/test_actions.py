@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from services.common.errors import InvalidArgument
 from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
-from services.facade.objects.actions import ActionFactory, origin
-from services.facade.web.forwarded_headers import ClientRequest
+from services.facade.objects.actions import ActionFactory
+from services.facade.web.forwarded_headers import ClientRequest, origin
 
 NOW = 1_795_000_000
 OID = "a" * 64

@@ -965,6 +965,7 @@ class ListUserRepositoriesRequest(_message.Message):
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user; 0 for an anonymous caller, who may read public repositories alone."""
     token_id: _builtins.int
@@ -975,6 +976,8 @@ class ListUserRepositoriesRequest(_message.Message):
     """The next_cursor of the page before; empty for the first page."""
     limit: _builtins.int
     """At most so many repositories: 1 to 100; more are 100, and so is 0."""
+    repository_id: _builtins.int
+    """When set, only the repository with this id; none if the user may not read it."""
     def __init__(
         self,
         *,
@@ -982,10 +985,11 @@ class ListUserRepositoriesRequest(_message.Message):
         token_id: _builtins.int = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        repository_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ isort:skip_file
 Who may do what: users, tokens, repositories and grants (protocol: "Authentication")."""
 
 from collections import abc as _abc
+from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -714,21 +715,25 @@ class ListUsersRequest(_message.Message):
 
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many users at most, more than the service's maximum is coerced; 0 for all that follow, as callers that
     know no pages expect.
     """
+    name: _builtins.str
+    """When set, only the user of this name, and neither a cursor nor a limit counts."""
     def __init__(
         self,
         *,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2853,6 +2858,7 @@ class LockPathsRequest(_message.Message):
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
+    LOCKED_AT_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     user_name: _builtins.str
@@ -2867,6 +2873,12 @@ class LockPathsRequest(_message.Message):
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
 
+    @_builtins.property
+    def locked_at(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """When each of the paths was locked, in their order, for locks that move from another server; not in the future. Empty
+        for now. A lock that stands already keeps its own time.
+        """
+
     def __init__(
         self,
         *,
@@ -2876,10 +2888,11 @@ class LockPathsRequest(_message.Message):
         all_or_nothing: _builtins.bool = ...,
         note: _builtins.str = ...,
         ref: _builtins.str = ...,
+        locked_at: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "locked_at", b"locked_at", "note", b"note", "paths", b"paths", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3499,6 +3512,380 @@ class CopyObjectsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CopyObjectsResponse: _TypeAlias = CopyObjectsResponse  # noqa: Y015
+
+@_typing.final
+class AnnounceObjectsRequest(_message.Message):
+    """AnnounceObjectsRequest names objects that are to be imported."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[_storage_service_pb2.BatchStatObjectsRequest.ObjectKey]:
+        """The objects, with their sizes; at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        objects: _abc.Iterable[_storage_service_pb2.BatchStatObjectsRequest.ObjectKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceObjectsRequest: _TypeAlias = AnnounceObjectsRequest  # noqa: Y015
+
+@_typing.final
+class AnnounceObjectsResponse(_message.Message):
+    """AnnounceObjectsResponse answers in the order asked, repeats included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ObjectState(_message.Message):
+        """ObjectState tells of one object."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        STATUS_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        REMOVAL_REASON_FIELD_NUMBER: _builtins.int
+        status: _storage_service_pb2.ObjectStatus.ValueType
+        """Whether the repository holds it."""
+        size: _builtins.int
+        """The size in bytes of one that is held."""
+        removal_reason: _builtins.str
+        """Why it was removed."""
+        def __init__(
+            self,
+            *,
+            status: _storage_service_pb2.ObjectStatus.ValueType = ...,
+            size: _builtins.int = ...,
+            removal_reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["removal_reason", b"removal_reason", "size", b"size", "status", b"status"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnnounceObjectsResponse.ObjectState]:
+        """One for each object asked about."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___AnnounceObjectsResponse.ObjectState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceObjectsResponse: _TypeAlias = AnnounceObjectsResponse  # noqa: Y015
+
+@_typing.final
+class ImportObjectsRequest(_message.Message):
+    """ImportObjectsRequest carries objects."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ImportedObject(_message.Message):
+        """ImportedObject is an object with its bytes."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OID_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        DATA_FIELD_NUMBER: _builtins.int
+        oid: _builtins.str
+        """The object's id, which the SHA-256 of the bytes must equal."""
+        size: _builtins.int
+        """The size in bytes, which the count of the bytes must equal."""
+        data: _builtins.bytes
+        """The bytes, at most 1 MiB."""
+        def __init__(
+            self,
+            *,
+            oid: _builtins.str = ...,
+            size: _builtins.int = ...,
+            data: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "oid", b"oid", "size", b"size"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    origin: _builtins.str
+    """Where they come from, for the audit log: a URL without credentials, or a path; at most 1,000 characters."""
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportObjectsRequest.ImportedObject]:
+        """The objects: at most 1,000, and as many as a message has room for."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        origin: _builtins.str = ...,
+        objects: _abc.Iterable[Global___ImportObjectsRequest.ImportedObject] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects", "origin", b"origin", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportObjectsRequest: _TypeAlias = ImportObjectsRequest  # noqa: Y015
+
+@_typing.final
+class ImportObjectsResponse(_message.Message):
+    """ImportObjectsResponse answers in the order in which the objects came, repeats included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ImportOutcome(_message.Message):
+        """ImportOutcome says that an object is held, or why it is not."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OBJECT_FIELD_NUMBER: _builtins.int
+        ERROR_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def object(self) -> _storage_service_pb2.Object:
+            """The object, where it is held."""
+
+        @_builtins.property
+        def error(self) -> _any_pb2.Any:
+            """The google.rpc.Status with which ImportObject would have failed, where it is not held."""
+
+        def __init__(
+            self,
+            *,
+            object: _storage_service_pb2.Object | None = ...,
+            error: _any_pb2.Any | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "object", b"object"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "object", b"object"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportObjectsResponse.ImportOutcome]:
+        """One for each object."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___ImportObjectsResponse.ImportOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportObjectsResponse: _TypeAlias = ImportObjectsResponse  # noqa: Y015
+
+@_typing.final
+class ImportObjectRequest(_message.Message):
+    """ImportObjectRequest is one message of the stream: first a header, then data."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header names what is written."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPOSITORY_FIELD_NUMBER: _builtins.int
+        ORIGIN_FIELD_NUMBER: _builtins.int
+        OID_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        repository: _builtins.str
+        """The repository's name."""
+        origin: _builtins.str
+        """Where the object comes from, as of ImportObjectsRequest."""
+        oid: _builtins.str
+        """The object's id, which the SHA-256 of the bytes must equal."""
+        size: _builtins.int
+        """The size in bytes, which the count of the bytes must equal."""
+        def __init__(
+            self,
+            *,
+            repository: _builtins.str = ...,
+            origin: _builtins.str = ...,
+            oid: _builtins.str = ...,
+            size: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "origin", b"origin", "repository", b"repository", "size", b"size"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Every other message: the next bytes, at most 1 MiB."""
+    @_builtins.property
+    def header(self) -> Global___ImportObjectRequest.Header:
+        """The first message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___ImportObjectRequest.Header | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___ImportObjectRequest: _TypeAlias = ImportObjectRequest  # noqa: Y015
+
+@_typing.final
+class ImportObjectResponse(_message.Message):
+    """ImportObjectResponse says that the object is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> _storage_service_pb2.Object:
+        """The object."""
+
+    def __init__(
+        self,
+        *,
+        object: _storage_service_pb2.Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportObjectResponse: _TypeAlias = ImportObjectResponse  # noqa: Y015
+
+@_typing.final
+class ExportObjectsRequest(_message.Message):
+    """ExportObjectsRequest names objects to send."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    OIDS_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    destination: _builtins.str
+    """Where they go, for the audit log: a URL without credentials, or a path; at most 1,000 characters."""
+    offset: _builtins.int
+    """The first byte to send of the only object, to go on after an interruption; 0 for all."""
+    @_builtins.property
+    def oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The objects' ids, 1 to 1,000."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        destination: _builtins.str = ...,
+        oids: _abc.Iterable[_builtins.str] | None = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destination", b"destination", "offset", b"offset", "oids", b"oids", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportObjectsRequest: _TypeAlias = ExportObjectsRequest  # noqa: Y015
+
+@_typing.final
+class ExportObjectsResponse(_message.Message):
+    """ExportObjectsResponse is one message of the stream: for each object a header, and then its bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header names the object whose bytes follow."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OID_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        oid: _builtins.str
+        """The object's id."""
+        size: _builtins.int
+        """The size in bytes of the whole object; 0 where an error follows."""
+        def __init__(
+            self,
+            *,
+            oid: _builtins.str = ...,
+            size: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "size", b"size"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The next bytes of the object, at most 1 MiB."""
+    @_builtins.property
+    def header(self) -> Global___ExportObjectsResponse.Header:
+        """The beginning of the next object."""
+
+    @_builtins.property
+    def error(self) -> _any_pb2.Any:
+        """The google.rpc.Status with which ReadObject has failed for the object whose header came last."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___ExportObjectsResponse.Header | None = ...,
+        data: _builtins.bytes = ...,
+        error: _any_pb2.Any | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "error", b"error", "header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "error", b"error", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "data", "error"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___ExportObjectsResponse: _TypeAlias = ExportObjectsResponse  # noqa: Y015
 
 @_typing.final
 class CollectGarbageRequest(_message.Message):

@@ -267,6 +267,26 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
                 _registered_method=True)
+        self.AnnounceObjects = channel.unary_unary(
+                '/towpath.access.v1.AdminService/AnnounceObjects',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsResponse.FromString,
+                _registered_method=True)
+        self.ImportObjects = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ImportObjects',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsResponse.FromString,
+                _registered_method=True)
+        self.ImportObject = channel.stream_unary(
+                '/towpath.access.v1.AdminService/ImportObject',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectResponse.FromString,
+                _registered_method=True)
+        self.ExportObjects = channel.unary_stream(
+                '/towpath.access.v1.AdminService/ExportObjects',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsResponse.FromString,
+                _registered_method=True)
         self.CollectGarbage = channel.stream_stream(
                 '/towpath.access.v1.AdminService/CollectGarbage',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageRequest.SerializeToString,
@@ -403,7 +423,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        """ListUsers returns a page of the users by name, or all of them, or the one of that name. Errors: INVALID_ARGUMENT
+        (INVALID_CURSOR).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -664,9 +685,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LockPaths(self, request, context):
-        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
-        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does; locks that move from another server
+        keep the times at which they were created there. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND,
+        REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -744,6 +765,42 @@ class AdminServiceServicer:
         fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
         both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
         them).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnnounceObjects(self, request, context):
+        """AnnounceObjects tells of up to 1,000 objects, which are to be imported, whether a repository holds them already, as
+        StorageService.BatchStatObjects does with INTENT_WRITE for nobody's quota but the repository's. Errors: those of
+        StorageService.BatchStatObjects, INVALID_ARGUMENT (BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportObjects(self, request, context):
+        """ImportObjects writes objects of another server, or of a folder, as StorageService.WriteWholeObjects does, for nobody's
+        quota but the repository's. An entry that is refused has the error instead of its object, and holds up no other.
+        Errors: INVALID_ARGUMENT (BATCH_TOO_LARGE: more than 1,000 objects, INVALID_FIELD: the origin), FAILED_PRECONDITION
+        (REPOSITORY_ARCHIVED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportObject(self, request_iterator, context):
+        """ImportObject does what ImportObjects does for one object of any size: a header, and then the bytes. Errors: those of
+        StorageService.WriteObject, FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportObjects(self, request, context):
+        """ExportObjects sends up to 1,000 objects, one after the other in the order asked: for each a header and its bytes, or
+        the error with which it could not be read, also amid its bytes. The bytes count as read. Errors: INVALID_ARGUMENT
+        (INVALID_OID, BATCH_TOO_LARGE, INVALID_FIELD: an offset with other than one object; the destination).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1164,6 +1221,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CopyObjects,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.SerializeToString,
+            ),
+            'AnnounceObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnounceObjects,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsResponse.SerializeToString,
+            ),
+            'ImportObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportObjects,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsResponse.SerializeToString,
+            ),
+            'ImportObject': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportObject,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectResponse.SerializeToString,
+            ),
+            'ExportObjects': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportObjects,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsResponse.SerializeToString,
             ),
             'CollectGarbage': grpc.stream_stream_rpc_method_handler(
                     servicer.CollectGarbage,
@@ -2504,6 +2581,114 @@ class AdminService:
             '/towpath.access.v1.AdminService/CopyObjects',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnnounceObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/AnnounceObjects',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AnnounceObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ImportObjects',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportObject(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/towpath.access.v1.AdminService/ImportObject',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ImportObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ExportObjects',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ExportObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,7 +44,9 @@ class AdminServiceStub:
     CreateUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateUserRequest, _admin_service_pb2.CreateUserResponse]
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
-    """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    """ListUsers returns a page of the users by name, or all of them, or the one of that name. Errors: INVALID_ARGUMENT
+    (INVALID_CURSOR).
+    """
     UpdateUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateUserRequest, _admin_service_pb2.UpdateUserResponse]
     """UpdateUser changes what is set in the request, everywhere within a second."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
@@ -154,9 +156,9 @@ class AdminServiceStub:
     RemoveLock: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveLockRequest, _admin_service_pb2.RemoveLockResponse]
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
     LockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]
-    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
-    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does; locks that move from another server
+    keep the times at which they were created there. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND,
+    REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     UnlockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
@@ -198,6 +200,26 @@ class AdminServiceStub:
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
     both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
     them).
+    """
+    AnnounceObjects: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AnnounceObjectsRequest, _admin_service_pb2.AnnounceObjectsResponse]
+    """AnnounceObjects tells of up to 1,000 objects, which are to be imported, whether a repository holds them already, as
+    StorageService.BatchStatObjects does with INTENT_WRITE for nobody's quota but the repository's. Errors: those of
+    StorageService.BatchStatObjects, INVALID_ARGUMENT (BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """
+    ImportObjects: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ImportObjectsRequest, _admin_service_pb2.ImportObjectsResponse]
+    """ImportObjects writes objects of another server, or of a folder, as StorageService.WriteWholeObjects does, for nobody's
+    quota but the repository's. An entry that is refused has the error instead of its object, and holds up no other.
+    Errors: INVALID_ARGUMENT (BATCH_TOO_LARGE: more than 1,000 objects, INVALID_FIELD: the origin), FAILED_PRECONDITION
+    (REPOSITORY_ARCHIVED).
+    """
+    ImportObject: _grpc.StreamUnaryMultiCallable[_admin_service_pb2.ImportObjectRequest, _admin_service_pb2.ImportObjectResponse]
+    """ImportObject does what ImportObjects does for one object of any size: a header, and then the bytes. Errors: those of
+    StorageService.WriteObject, FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """
+    ExportObjects: _grpc.UnaryStreamMultiCallable[_admin_service_pb2.ExportObjectsRequest, _admin_service_pb2.ExportObjectsResponse]
+    """ExportObjects sends up to 1,000 objects, one after the other in the order asked: for each a header and its bytes, or
+    the error with which it could not be read, also amid its bytes. The bytes count as read. Errors: INVALID_ARGUMENT
+    (INVALID_OID, BATCH_TOO_LARGE, INVALID_FIELD: an offset with other than one object; the destination).
     """
     CollectGarbage: _grpc.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]
     """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
@@ -306,7 +328,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CreateUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateUserRequest, _admin_service_pb2.CreateUserResponse]  # type: ignore[assignment]
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
-    """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    """ListUsers returns a page of the users by name, or all of them, or the one of that name. Errors: INVALID_ARGUMENT
+    (INVALID_CURSOR).
+    """
     UpdateUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateUserRequest, _admin_service_pb2.UpdateUserResponse]  # type: ignore[assignment]
     """UpdateUser changes what is set in the request, everywhere within a second."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
@@ -416,9 +440,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RemoveLock: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveLockRequest, _admin_service_pb2.RemoveLockResponse]  # type: ignore[assignment]
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
     LockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]  # type: ignore[assignment]
-    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
-    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does; locks that move from another server
+    keep the times at which they were created there. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND,
+    REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     UnlockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]  # type: ignore[assignment]
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
@@ -460,6 +484,26 @@ class AdminServiceAsyncStub(AdminServiceStub):
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
     both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
     them).
+    """
+    AnnounceObjects: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AnnounceObjectsRequest, _admin_service_pb2.AnnounceObjectsResponse]  # type: ignore[assignment]
+    """AnnounceObjects tells of up to 1,000 objects, which are to be imported, whether a repository holds them already, as
+    StorageService.BatchStatObjects does with INTENT_WRITE for nobody's quota but the repository's. Errors: those of
+    StorageService.BatchStatObjects, INVALID_ARGUMENT (BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """
+    ImportObjects: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ImportObjectsRequest, _admin_service_pb2.ImportObjectsResponse]  # type: ignore[assignment]
+    """ImportObjects writes objects of another server, or of a folder, as StorageService.WriteWholeObjects does, for nobody's
+    quota but the repository's. An entry that is refused has the error instead of its object, and holds up no other.
+    Errors: INVALID_ARGUMENT (BATCH_TOO_LARGE: more than 1,000 objects, INVALID_FIELD: the origin), FAILED_PRECONDITION
+    (REPOSITORY_ARCHIVED).
+    """
+    ImportObject: _aio.StreamUnaryMultiCallable[_admin_service_pb2.ImportObjectRequest, _admin_service_pb2.ImportObjectResponse]  # type: ignore[assignment]
+    """ImportObject does what ImportObjects does for one object of any size: a header, and then the bytes. Errors: those of
+    StorageService.WriteObject, FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+    """
+    ExportObjects: _aio.UnaryStreamMultiCallable[_admin_service_pb2.ExportObjectsRequest, _admin_service_pb2.ExportObjectsResponse]  # type: ignore[assignment]
+    """ExportObjects sends up to 1,000 objects, one after the other in the order asked: for each a header and its bytes, or
+    the error with which it could not be read, also amid its bytes. The bytes count as read. Errors: INVALID_ARGUMENT
+    (INVALID_OID, BATCH_TOO_LARGE, INVALID_FIELD: an offset with other than one object; the destination).
     """
     CollectGarbage: _aio.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
     """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
@@ -577,7 +621,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListUsersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListUsersResponse, _abc.Awaitable[_admin_service_pb2.ListUsersResponse]]:
-        """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+        """ListUsers returns a page of the users by name, or all of them, or the one of that name. Errors: INVALID_ARGUMENT
+        (INVALID_CURSOR).
+        """
 
     @_abc_1.abstractmethod
     def UpdateUser(
@@ -891,9 +937,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.LockPathsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.LockPathsResponse, _abc.Awaitable[_admin_service_pb2.LockPathsResponse]]:
-        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
-        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does; locks that move from another server
+        keep the times at which they were created there. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND,
+        REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
 
     @_abc_1.abstractmethod
@@ -989,6 +1035,50 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
         both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
         them).
+        """
+
+    @_abc_1.abstractmethod
+    def AnnounceObjects(
+        self,
+        request: _admin_service_pb2.AnnounceObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AnnounceObjectsResponse, _abc.Awaitable[_admin_service_pb2.AnnounceObjectsResponse]]:
+        """AnnounceObjects tells of up to 1,000 objects, which are to be imported, whether a repository holds them already, as
+        StorageService.BatchStatObjects does with INTENT_WRITE for nobody's quota but the repository's. Errors: those of
+        StorageService.BatchStatObjects, INVALID_ARGUMENT (BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """
+
+    @_abc_1.abstractmethod
+    def ImportObjects(
+        self,
+        request: _admin_service_pb2.ImportObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ImportObjectsResponse, _abc.Awaitable[_admin_service_pb2.ImportObjectsResponse]]:
+        """ImportObjects writes objects of another server, or of a folder, as StorageService.WriteWholeObjects does, for nobody's
+        quota but the repository's. An entry that is refused has the error instead of its object, and holds up no other.
+        Errors: INVALID_ARGUMENT (BATCH_TOO_LARGE: more than 1,000 objects, INVALID_FIELD: the origin), FAILED_PRECONDITION
+        (REPOSITORY_ARCHIVED).
+        """
+
+    @_abc_1.abstractmethod
+    def ImportObject(
+        self,
+        request_iterator: _MaybeAsyncIterator[_admin_service_pb2.ImportObjectRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ImportObjectResponse, _abc.Awaitable[_admin_service_pb2.ImportObjectResponse]]:
+        """ImportObject does what ImportObjects does for one object of any size: a header, and then the bytes. Errors: those of
+        StorageService.WriteObject, FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
+        """
+
+    @_abc_1.abstractmethod
+    def ExportObjects(
+        self,
+        request: _admin_service_pb2.ExportObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.ExportObjectsResponse], _abc.AsyncIterator[_admin_service_pb2.ExportObjectsResponse]]:
+        """ExportObjects sends up to 1,000 objects, one after the other in the order asked: for each a header and its bytes, or
+        the error with which it could not be read, also amid its bytes. The bytes count as read. Errors: INVALID_ARGUMENT
+        (INVALID_OID, BATCH_TOO_LARGE, INVALID_FIELD: an offset with other than one object; the destination).
         """
 
     @_abc_1.abstractmethod

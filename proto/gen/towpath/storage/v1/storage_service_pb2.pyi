@@ -434,8 +434,11 @@ class BatchStatObjectsResponse(_message.Message):
     OBJECTS_FIELD_NUMBER: _builtins.int
     IS_SIGNED_FIELD_NUMBER: _builtins.int
     QUOTA_FIELD_NUMBER: _builtins.int
+    IS_RESUMABLE_FIELD_NUMBER: _builtins.int
     is_signed: _builtins.bool
     """Whether SignObjectUrls has addresses of the store for this intent."""
+    is_resumable: _builtins.bool
+    """Whether AppendPartialUpload takes the objects; only for INTENT_WRITE, and not where SignObjectUrls has addresses."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatObjectsResponse.ObjectStat]:
         """One for each object asked about."""
@@ -450,10 +453,11 @@ class BatchStatObjectsResponse(_message.Message):
         objects: _abc.Iterable[Global___BatchStatObjectsResponse.ObjectStat] | None = ...,
         is_signed: _builtins.bool = ...,
         quota: Global___BatchStatObjectsResponse.QuotaUse | None = ...,
+        is_resumable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_signed", b"is_signed", "objects", b"objects", "quota", b"quota"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_resumable", b"is_resumable", "is_signed", b"is_signed", "objects", b"objects", "quota", b"quota"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1247,6 +1251,162 @@ class WriteSharedObjectResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WriteSharedObjectResponse: _TypeAlias = WriteSharedObjectResponse  # noqa: Y015
+
+@_typing.final
+class GetPartialUploadRequest(_message.Message):
+    """GetPartialUploadRequest names a partial upload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    oid: _builtins.str
+    """The object's id."""
+    size: _builtins.int
+    """The size of the whole object in bytes."""
+    user_id: _builtins.int
+    """The user who brings it, whose quota counts too; 0 for nobody."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        oid: _builtins.str = ...,
+        size: _builtins.int = ...,
+        user_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPartialUploadRequest: _TypeAlias = GetPartialUploadRequest  # noqa: Y015
+
+@_typing.final
+class GetPartialUploadResponse(_message.Message):
+    """GetPartialUploadResponse tells what is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """How many bytes are kept; the size where the object is held."""
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """Until when they are kept; not set where none are, and for an object that is held."""
+
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPartialUploadResponse: _TypeAlias = GetPartialUploadResponse  # noqa: Y015
+
+@_typing.final
+class AppendPartialUploadRequest(_message.Message):
+    """AppendPartialUploadRequest is the header first, then bytes in ascending order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header names a partial upload, and where the bytes that follow begin."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+        OID_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        OFFSET_FIELD_NUMBER: _builtins.int
+        USER_ID_FIELD_NUMBER: _builtins.int
+        repository_id: _builtins.int
+        """The repository."""
+        oid: _builtins.str
+        """The object's id."""
+        size: _builtins.int
+        """The size of the whole object in bytes."""
+        offset: _builtins.int
+        """How many bytes of the object come before those that follow."""
+        user_id: _builtins.int
+        """The user who brings it, whose quota counts too; 0 for nobody."""
+        def __init__(
+            self,
+            *,
+            repository_id: _builtins.int = ...,
+            oid: _builtins.str = ...,
+            size: _builtins.int = ...,
+            offset: _builtins.int = ...,
+            user_id: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "oid", b"oid", "repository_id", b"repository_id", "size", b"size", "user_id", b"user_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """At most 1 MiB of the bytes."""
+    @_builtins.property
+    def header(self) -> Global___AppendPartialUploadRequest.Header:
+        """The announcement; only in the first message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___AppendPartialUploadRequest.Header | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "data", b"data", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___AppendPartialUploadRequest: _TypeAlias = AppendPartialUploadRequest  # noqa: Y015
+
+@_typing.final
+class AppendPartialUploadResponse(_message.Message):
+    """AppendPartialUploadResponse tells what is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """How many bytes are kept; the size where the object is held."""
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """Until when they are kept; not set for an object that is held."""
+
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendPartialUploadResponse: _TypeAlias = AppendPartialUploadResponse  # noqa: Y015
 
 @_typing.final
 class DeleteObjectRequest(_message.Message):

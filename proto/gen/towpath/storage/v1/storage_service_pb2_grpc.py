@@ -96,6 +96,16 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.FromString,
                 _registered_method=True)
+        self.GetPartialUpload = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/GetPartialUpload',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadResponse.FromString,
+                _registered_method=True)
+        self.AppendPartialUpload = channel.stream_unary(
+                '/towpath.storage.v1.StorageService/AppendPartialUpload',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadResponse.FromString,
+                _registered_method=True)
         self.DeleteObject = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/DeleteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteObjectRequest.SerializeToString,
@@ -329,6 +339,47 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPartialUpload(self, request, context):
+        """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
+        the repository holds has all of its bytes.
+
+        A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+        waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
+        killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
+        deleted, and 0 is the answer. So `offset` is the size only where the object is held.
+
+        Errors: FAILED_PRECONDITION (OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call still goes on with the upload,
+        or its object is still being written), RESOURCE_EXHAUSTED (STORAGE_FULL, QUOTA_EXCEEDED, RATE_LIMITED: as of
+        AppendPartialUpload), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), UNIMPLEMENTED (UNIMPLEMENTED: partial uploads
+        are switched off).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendPartialUpload(self, request_iterator, context):
+        """AppendPartialUpload adds bytes to a partial upload. The caller sends a header and then the bytes, in messages of at
+        most 1 MiB. Bytes that have arrived are kept even where the stream breaks, the last MiBs where this service is
+        killed excepted, until TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS after the last of them. The upload that has all bytes is
+        verified and completed as by WriteObject, before the answer; a caller that does not wait for the answer does not
+        prevent that.
+
+        One call at a time goes on with a partial upload. The upload is free again when its call ends, and 10 seconds after
+        its last bytes: a later call then goes on with what is kept, and the earlier one fails.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the offset lies beyond the size; SIZE_MISMATCH: more bytes came than the
+        rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
+        are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
+        the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
+        upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
+        many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+        stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
+        uploads are switched off).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteObject(self, request, context):
         """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
         TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
@@ -539,6 +590,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.WriteSharedObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.SerializeToString,
+            ),
+            'GetPartialUpload': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPartialUpload,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadResponse.SerializeToString,
+            ),
+            'AppendPartialUpload': grpc.stream_unary_rpc_method_handler(
+                    servicer.AppendPartialUpload,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadResponse.SerializeToString,
             ),
             'DeleteObject': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteObject,
@@ -920,6 +981,60 @@ class StorageService:
             '/towpath.storage.v1.StorageService/WriteSharedObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPartialUpload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/GetPartialUpload',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetPartialUploadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendPartialUpload(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/towpath.storage.v1.StorageService/AppendPartialUpload',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.AppendPartialUploadResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -142,6 +142,39 @@ class StorageServiceStub:
     Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
     answer to the header.
     """
+    GetPartialUpload: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.GetPartialUploadRequest, _storage_service_pb2.GetPartialUploadResponse]
+    """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
+    the repository holds has all of its bytes.
+
+    A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+    waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
+    killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
+    deleted, and 0 is the answer. So `offset` is the size only where the object is held.
+
+    Errors: FAILED_PRECONDITION (OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call still goes on with the upload,
+    or its object is still being written), RESOURCE_EXHAUSTED (STORAGE_FULL, QUOTA_EXCEEDED, RATE_LIMITED: as of
+    AppendPartialUpload), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), UNIMPLEMENTED (UNIMPLEMENTED: partial uploads
+    are switched off).
+    """
+    AppendPartialUpload: _grpc.StreamUnaryMultiCallable[_storage_service_pb2.AppendPartialUploadRequest, _storage_service_pb2.AppendPartialUploadResponse]
+    """AppendPartialUpload adds bytes to a partial upload. The caller sends a header and then the bytes, in messages of at
+    most 1 MiB. Bytes that have arrived are kept even where the stream breaks, the last MiBs where this service is
+    killed excepted, until TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS after the last of them. The upload that has all bytes is
+    verified and completed as by WriteObject, before the answer; a caller that does not wait for the answer does not
+    prevent that.
+
+    One call at a time goes on with a partial upload. The upload is free again when its call ends, and 10 seconds after
+    its last bytes: a later call then goes on with what is kept, and the earlier one fails.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the offset lies beyond the size; SIZE_MISMATCH: more bytes came than the
+    rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
+    are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
+    the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
+    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
+    many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+    stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
+    uploads are switched off).
+    """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
     """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
     TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
@@ -346,6 +379,39 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
     answer to the header.
+    """
+    GetPartialUpload: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.GetPartialUploadRequest, _storage_service_pb2.GetPartialUploadResponse]  # type: ignore[assignment]
+    """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
+    the repository holds has all of its bytes.
+
+    A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+    waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
+    killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
+    deleted, and 0 is the answer. So `offset` is the size only where the object is held.
+
+    Errors: FAILED_PRECONDITION (OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call still goes on with the upload,
+    or its object is still being written), RESOURCE_EXHAUSTED (STORAGE_FULL, QUOTA_EXCEEDED, RATE_LIMITED: as of
+    AppendPartialUpload), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), UNIMPLEMENTED (UNIMPLEMENTED: partial uploads
+    are switched off).
+    """
+    AppendPartialUpload: _aio.StreamUnaryMultiCallable[_storage_service_pb2.AppendPartialUploadRequest, _storage_service_pb2.AppendPartialUploadResponse]  # type: ignore[assignment]
+    """AppendPartialUpload adds bytes to a partial upload. The caller sends a header and then the bytes, in messages of at
+    most 1 MiB. Bytes that have arrived are kept even where the stream breaks, the last MiBs where this service is
+    killed excepted, until TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS after the last of them. The upload that has all bytes is
+    verified and completed as by WriteObject, before the answer; a caller that does not wait for the answer does not
+    prevent that.
+
+    One call at a time goes on with a partial upload. The upload is free again when its call ends, and 10 seconds after
+    its last bytes: a later call then goes on with what is kept, and the earlier one fails.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the offset lies beyond the size; SIZE_MISMATCH: more bytes came than the
+    rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
+    are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
+    the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
+    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
+    many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+    stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
+    uploads are switched off).
     """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
@@ -614,6 +680,51 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
         answer to the header.
+        """
+
+    @_abc_1.abstractmethod
+    def GetPartialUpload(
+        self,
+        request: _storage_service_pb2.GetPartialUploadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.GetPartialUploadResponse, _abc.Awaitable[_storage_service_pb2.GetPartialUploadResponse]]:
+        """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
+        the repository holds has all of its bytes.
+
+        A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+        waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
+        killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
+        deleted, and 0 is the answer. So `offset` is the size only where the object is held.
+
+        Errors: FAILED_PRECONDITION (OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call still goes on with the upload,
+        or its object is still being written), RESOURCE_EXHAUSTED (STORAGE_FULL, QUOTA_EXCEEDED, RATE_LIMITED: as of
+        AppendPartialUpload), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), UNIMPLEMENTED (UNIMPLEMENTED: partial uploads
+        are switched off).
+        """
+
+    @_abc_1.abstractmethod
+    def AppendPartialUpload(
+        self,
+        request_iterator: _MaybeAsyncIterator[_storage_service_pb2.AppendPartialUploadRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.AppendPartialUploadResponse, _abc.Awaitable[_storage_service_pb2.AppendPartialUploadResponse]]:
+        """AppendPartialUpload adds bytes to a partial upload. The caller sends a header and then the bytes, in messages of at
+        most 1 MiB. Bytes that have arrived are kept even where the stream breaks, the last MiBs where this service is
+        killed excepted, until TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS after the last of them. The upload that has all bytes is
+        verified and completed as by WriteObject, before the answer; a caller that does not wait for the answer does not
+        prevent that.
+
+        One call at a time goes on with a partial upload. The upload is free again when its call ends, and 10 seconds after
+        its last bytes: a later call then goes on with what is kept, and the earlier one fails.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the offset lies beyond the size; SIZE_MISMATCH: more bytes came than the
+        rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
+        are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
+        the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
+        upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
+        many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+        stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
+        uploads are switched off).
         """
 
     @_abc_1.abstractmethod

@@ -9,9 +9,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
-from services.facade.objects.shared_disk import FilePart
 from services.facade.server.protocol import abort
-from services.facade.server.sendfile import FILE_MESSAGE
+from services.facade.server.sendfile import FILE_MESSAGE, FilePart
 from services.facade.web.request_log import add_log_fields
 
 _log = get_logger(__name__)
