@@ -1,35 +1,26 @@
 """Checks that hold for every answer of the service, whatever the request."""
 
-import json
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx
 
-from tests.protocol.dialects import Dialect
+from services.conformance import strict_json
+from services.conformance.dialects import Dialect
+from services.conformance.strict_json import TIMESTAMP
 
-TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 LOCK_ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 ERROR_KEYS = {"message", "request_id", "documentation_url"}
 _TIMESTAMPS = ("locked_at", "expires_at")
 
 
-def _no_float(literal: str) -> NoReturn:
-    raise AssertionError(f"a number that is no integer: {literal}")
-
-
-def _no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    assert len(keys) == len(set(keys)), f"a key stands twice: {keys}"
-    return dict(pairs)
-
-
 def parse(content: bytes) -> Any:  # noqa: ANN401 - whatever JSON was answered
     """Parse JSON, refusing what the client chokes on: nulls, floats, repeated keys, loose timestamps."""
-    body = json.loads(content, object_pairs_hook=_no_repeated_key, parse_float=_no_float, parse_constant=_no_float)
+    body = strict_json.parse(content)
     for key, value in _values("", body):
         assert value is not None, f"{key or 'the body'} is null"
+        assert not isinstance(value, float), f"{key} is a number that is no integer: {value}"
         if key in _TIMESTAMPS:
             assert isinstance(value, str)
             assert TIMESTAMP.fullmatch(value), f"{key}: {value!r}"

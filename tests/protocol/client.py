@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
+from services.conformance.blobs import Blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol.answers import check
-from tests.protocol.blobs import Blob
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.waiting import STEP_SECONDS
 
 Action = Mapping[str, Any]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from services.conformance.dialects import DIALECTS, Dialect
 from tests.protocol.administration import Administration
 from tests.protocol.client import Client, new_http
-from tests.protocol.dialects import DIALECTS, Dialect
 from tests.support.stack import Stack, running_stack
 
 NewRepository = Callable[..., Client]

@@ -5,10 +5,10 @@ import base64
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC, GIT_LFS, Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client, basic
-from tests.protocol.dialects import GENERIC, GIT_LFS, Dialect
 from tests.support.stack import Stack
 from tests.support.waiting import blocking_until
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC
 from tests.protocol import raw
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import GENERIC
 from tests.support.stack import Stack
 
 

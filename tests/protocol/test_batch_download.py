@@ -4,12 +4,12 @@ import time
 
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
+from services.conformance.strict_json import TIMESTAMP
 from tests.protocol.administration import Administration
-from tests.protocol.answers import TIMESTAMP
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.protocol.blobs import Blob, new_blob
+from services.conformance.blobs import Blob, new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
 OID = "0123456789abcdef" * 4

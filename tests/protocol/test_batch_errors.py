@@ -5,12 +5,12 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
 from tests.protocol.answers import ERROR_KEYS
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
 REFUSED: dict[str, tuple[int, Callable[[Client], httpx.Response]]] = {

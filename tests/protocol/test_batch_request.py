@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from tests.protocol.blobs import new_blob
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
-from tests.protocol.dialects import Dialect
 
 ENTRY = {"oid": "0" * 64, "size": 1}
 
@@ -21,12 +21,6 @@ def test_the_answer_has_transfer_objects_and_hash_algo(alice: Client, dialect: D
     assert body["transfer"] == "basic"
     assert body["hash_algo"] == "sha256"
     assert len(body["objects"]) == 1
-
-
-@pytest.mark.parametrize("operation", ["download", "upload"])
-def test_both_operations_are_known(alice: Client, dialect: Dialect, operation: str) -> None:
-    """Every client needs both operations, download and upload, in its own dialect (docs/protocol.md, "Batch")."""
-    assert alice.speaking(dialect).batch(operation, new_blob().entry).status_code == 200
 
 
 @pytest.mark.parametrize(

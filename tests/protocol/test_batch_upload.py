@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.protocol.blobs import Blob, new_blob
+from services.conformance.blobs import Blob, new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 from tests.support.storage import stored_path
 
@@ -110,14 +110,6 @@ def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Clien
     assert "a push from a clone that has them heals it" in error["message"]
     alice.upload(blob)
     assert alice.get(alice.action("download", blob)).content == blob.content
-
-
-def test_a_batch_changes_nothing(alice: Client) -> None:
-    """A batch only hands out actions, so that a client may ask again before it uploads."""
-    blob = new_blob()
-    for _ in range(2):
-        assert alice.entry("upload", blob)["actions"].keys() == {"upload", "verify"}
-        assert alice.entry("download", blob)["error"]["code"] == 404
 
 
 def test_the_empty_object_is_uploaded_like_any_other(alice: Client, dialect: Dialect) -> None:

@@ -6,10 +6,10 @@ import json
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import DIALECTS, GENERIC, GIT_LFS, Dialect
 from tests.protocol.answers import check
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import DIALECTS, GENERIC, GIT_LFS, Dialect
 
 BATCH = json.dumps({"operation": "download", "objects": []}).encode()
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from services.conformance.blobs import Blob, corrupted, new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.blobs import Blob, corrupted, new_blob
 from tests.protocol.client import Action, Client
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 from tests.support.storage import stored_path
 

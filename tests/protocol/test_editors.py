@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from services.conformance.dialects import GIT_LFS
+from services.conformance.strict_json import TIMESTAMP
 from tests.protocol.administration import Administration
-from tests.protocol.answers import TIMESTAMP, parse
+from tests.protocol.answers import parse
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import GIT_LFS
 from tests.support.stack import Stack, running_stack
 
 ON_BOB = {"ref": {"name": "refs/heads/bob"}}

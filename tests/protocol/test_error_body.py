@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol import raw
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack
 from tests.support.waiting import until
 

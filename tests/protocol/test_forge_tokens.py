@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol.answers import check
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client, basic
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.forges import Answer, StubForge, Token, running_forge, throttled
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import blocking_until

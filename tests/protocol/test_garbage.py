@@ -6,11 +6,11 @@ from collections.abc import Iterable
 import httpx
 import pytest
 
+from services.conformance.blobs import Blob, new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.blobs import Blob, new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.waiting import blocking_until
 
 

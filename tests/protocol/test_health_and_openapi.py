@@ -13,6 +13,8 @@ ENDPOINTS = {
     ("post", "/{repository}/objects/batch"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429, 501, 507, 509},
     ("get", "/{repository}/objects/{oid}"): {200, 206, 403, 404, 410, 416, 429, 509},
     ("head", "/{repository}/objects/{oid}"): {200, 403, 404, 410},
+    ("patch", "/{repository}/objects/{oid}"): {204, 400, 403, 404, 408, 409, 410, 412, 415, 423, 429, 501, 507, 509},
+    ("options", "/{repository}/objects/{oid}"): {204, 404, 429},
     ("put", "/{repository}/objects/{oid}"): {200, 400, 403, 410, 429, 507, 509},
     ("post", "/{repository}/objects/{oid}"): {200, 400, 403, 404, 410, 413},
     ("post", "/{repository}/objects/retain"): {200, 401, 403, 404, 406, 408, 409, 413, 415, 422, 429},

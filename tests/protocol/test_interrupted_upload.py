@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from services.conformance.blobs import Blob, corrupted, new_blob
+from services.conformance.dialects import GENERIC
 from tests.protocol.answers import check
-from tests.protocol.blobs import Blob, corrupted, new_blob
 from tests.protocol.client import Action, Client
-from tests.protocol.dialects import GENERIC
 from tests.protocol.raw import Connection
 from tests.support.stack import Stack
 from tests.support.waiting import blocking_until

@@ -6,12 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
+from services.conformance.blobs import Blob, new_blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol import raw
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check
-from tests.protocol.blobs import Blob, new_blob
 from tests.protocol.client import Client, basic
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack, running_stack
 
 PUBLIC_URL = "https://goods.example.org/lfs"

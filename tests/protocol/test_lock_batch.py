@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
+from services.conformance.dialects import Dialect
 from tests.protocol.answers import ERROR_KEYS
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 
 OF_BOB = {"name": "refs/heads/bob"}
 

@@ -6,11 +6,12 @@ from functools import partial
 
 import pytest
 
-from tests.protocol.answers import ERROR_KEYS, LOCK_ID, TIMESTAMP
-from tests.protocol.blobs import new_blob
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
+from services.conformance.strict_json import TIMESTAMP
+from tests.protocol.answers import ERROR_KEYS, LOCK_ID
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 
 
 def new_path() -> str:
@@ -100,13 +101,6 @@ def test_the_same_path_of_two_repositories_is_two_locks(
     path = new_path()
     ids = [client.lock(path).json()["lock"]["id"] for client in (alice, public, new_repository())]
     assert len(set(ids)) == 3
-
-
-def test_a_folder_and_a_file_in_it_are_two_paths(alice: Client) -> None:
-    """A lock protects exactly one path, so a locked folder does not block the files in it."""
-    path = new_path()
-    for name in (path, f"{path}/a", f"{path}/a/b", f"{path}a"):
-        assert alice.lock(name).status_code == 201
 
 
 @pytest.mark.parametrize("endpoint", ["known", "unknown"])

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol import raw
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack
 
 REF = {"name": "refs/heads/bob"}
@@ -71,12 +71,6 @@ def test_a_grant_for_some_refs_gives_no_force(alice: Client, bob: Client, dialec
     assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
     own = new_lock(bob)
     assert bob.unlock(own["id"], force=True, ref=REF).json() == {"lock": own}
-
-
-def test_force_is_no_hindrance_for_the_owner(alice: Client) -> None:
-    """An owner may pass force, because force adds a right and takes none away (docs/protocol.md, "Delete lock")."""
-    lock = new_lock(alice)
-    assert alice.unlock(lock["id"], force=True).json() == {"lock": lock}
 
 
 def test_force_needs_push_access(alice: Client, bob: Client, carol: Client) -> None:

@@ -7,11 +7,11 @@ from itertools import islice
 import httpx
 import pytest
 
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check_error
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.event_stream import SentEvent, parsed
 from tests.support.waiting import STEP_SECONDS
 

@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
 

@@ -1,9 +1,9 @@
 """Locks by branch (protocol: Locks by branch)."""
 
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 
 MAIN = {"name": "refs/heads/main"}
 RELEASE = {"name": "refs/heads/release/1"}

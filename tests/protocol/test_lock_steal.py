@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
 from tests.protocol.answers import ERROR_KEYS
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 
 OF_BOB = {"name": "refs/heads/bob"}
 REASON = "the release is due"

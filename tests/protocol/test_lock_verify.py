@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
 REF = {"name": "refs/heads/bob"}

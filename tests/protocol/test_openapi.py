@@ -9,13 +9,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.protocol.blobs import new_blob
+from services.conformance.blobs import new_blob
 from tests.protocol.client import Action, Client
+from tests.support import schemathesis_hooks
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import LONG_SECONDS, finished
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
 """The duration of each test; `make fuzz` sets 10 minutes."""
+
+HOOKS = Path(schemathesis_hooks.__file__)
 
 CHECKS = [
     "not_a_server_error",
@@ -78,7 +81,7 @@ def configuration(alice: Client, actions: dict[str, Action], lock_ids: list[str]
 
 def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
     """Run schemathesis, and fail with what it found."""
-    (folder / "schemathesis.toml").write_text(config)
+    (folder / "schemathesis.toml").write_text(f"hooks = {json.dumps(str(HOOKS))}\n{config}")
     # The program of the same name stands beside the interpreter, whichever environment this is.
     program = Path(sys.executable).with_name("schemathesis")
     command = [str(program), f"--config-file={folder / 'schemathesis.toml'}", "--no-color", "run"]
@@ -91,6 +94,7 @@ def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
 
 
 @pytest.mark.timeout(SECONDS + 2 * LONG_SECONDS)
+@pytest.mark.drill
 def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, http: httpx.Client) -> None:
     """A client must get no 5xx and no answer off the schema, whatever it sends."""
     alice = Client(http, fuzzed.base_url, f"Bearer {fuzzed.tokens['alice']}")
@@ -98,6 +102,7 @@ def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, ht
     offered = alice.entry("upload", missing)["actions"]
     download = alice.action("download", held)
     actions = {"download": download, "head": download, "upload": offered["upload"], "verify": offered["verify"]}
+    actions["append"] = offered["upload"]
     ids = [alice.lock(f"fuzz/{number}").json()["lock"]["id"] for number in range(20)]
     run(tmp_path, fuzzed, configuration(alice, actions, ids, [held.oid, missing.oid]))
     lines = [json.loads(line) for line in fuzzed.log().splitlines() if line.startswith("{")]

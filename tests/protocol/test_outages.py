@@ -6,7 +6,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.protocol.blobs import Blob, new_blob
+from services.conformance.blobs import Blob, new_blob
 from tests.protocol.client import Client
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, blocking_until

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from tests.protocol.blobs import Blob
+from services.conformance.blobs import Blob
 from tests.protocol.client import Client
 from tests.protocol.inner import running_facade
 from tests.support.waiting import STEP_SECONDS

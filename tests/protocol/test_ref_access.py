@@ -8,11 +8,11 @@ import json
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.protocol.dialects import Dialect
 
 BOBS_REF = {"name": "refs/heads/bob"}
 NO_REF: list[dict[str, object]] = [{}, {"ref": None}, {"ref": {}}, {"ref": {"name": ""}}, {"ref": {"name": None}}]

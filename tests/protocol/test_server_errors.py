@@ -13,9 +13,9 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common import errors
 from services.common.errors import Reason, ServiceError
-from tests.protocol.blobs import Blob
+from services.conformance.blobs import Blob
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
-from tests.protocol.dialects import Dialect
 from tests.protocol.inner import LOCK, Inner, running_facade
 
 SECRET = "the words of a failure inside"

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import GENERIC, Dialect
 from tests.protocol import raw
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check
-from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack, running_stack
 
 ALLOWANCE = 100_000

@@ -2,18 +2,9 @@
 
 import pytest
 
-from tests.protocol.blobs import new_blob
+from services.conformance.blobs import new_blob
+from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
-from tests.protocol.dialects import Dialect
-
-
-def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
-    """The client trusts an upload only after its verify, so a stored object is 200 each time."""
-    alice, blob = alice.speaking(dialect), new_blob()
-    actions = alice.entry("upload", blob)["actions"]
-    assert alice.put(actions["upload"], blob.content).status_code == 200
-    for _ in range(2):
-        assert alice.verify(actions["verify"], blob.entry).status_code == 200
 
 
 def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:

@@ -1,4 +1,4 @@
-"""The two dialects of the one interface (protocol: the neutral naming; client: the widespread client's own)."""
+"""The two dialects of the one interface (docs/protocol.md, "Dialects"): the neutral naming, and that of git-lfs."""
 
 from dataclasses import dataclass
 
@@ -13,5 +13,5 @@ class Dialect:
 
 
 GENERIC = Dialect("neutral", "application/vnd.blob+json", "Blob-Authenticate")
-GIT_LFS = Dialect("widespread", "application/vnd.git-lfs+json", "LFS-Authenticate")
+GIT_LFS = Dialect("git-lfs", "application/vnd.git-lfs+json", "LFS-Authenticate")
 DIALECTS = (GENERIC, GIT_LFS)

@@ -1,0 +1,1 @@
+"""Tests of the parts of the self-test that need no server."""
