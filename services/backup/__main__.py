@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +32,6 @@ from services.database.migrations import create_operator_engine
 
 Report = tuple[Mapping[str, object], bool]
 """The document to print, and whether no object is lost or damaged."""
-
-_STOPPED = 130
 
 
 async def _backup(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
@@ -99,16 +97,7 @@ async def _run(settings: BackupSettings, work: Callable[[AsyncEngine, str], Awai
         finally:
             await engine.dispose()
 
-    stop = asyncio.create_task(lifecycle.stop_event(settings.lifeline_fd).wait())
-    working = asyncio.create_task(with_engine())
-    await asyncio.wait({stop, working}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    if not working.done():
-        working.cancel()
-        with suppress(asyncio.CancelledError):
-            await working
-        sys.exit(_STOPPED)
-    return working.result()
+    return await lifecycle.run_until_stopped(with_engine(), settings.lifeline_fd)
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ from services.backup.inventory import places_of
 from services.backup.manifest import LostObject, Manifest, ObjectList
 from services.backup.object_list import Entry, read_list
 from services.backup.parallel import map_concurrently
-from services.backup.progress import progress
 from services.backup.snapshot import take_snapshot
 from services.backup.stores import Source
 from services.common.concurrency.uncancellable import run_in_thread
+from services.common.progress import progress
 
 MAX_LOST = 1000
 """The most lost objects in a backup. A state with more is not worth a backup, and the earlier backup stays."""

@@ -23,9 +23,9 @@ from services.backup.inventory import (
     repositories_of,
 )
 from services.backup.object_list import Entry
-from services.backup.progress import progress
 from services.backup.report import Finding, Findings
 from services.backup.stores import Source, Store
+from services.common.progress import progress
 from services.database.versions import RESTORING, version_of
 from services.storage.blob_names import oid_of
 from services.storage.index.models import SCHEMA_NAME as STORAGE

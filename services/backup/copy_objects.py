@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
-from services.backup.files import new_file, pieces_of
 from services.backup.folder import BackupFolder
 from services.backup.object_list import Entry
+from services.common.concurrency.files import new_file, pieces_of
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Unavailable
 from services.storage.backends.base import Backend, BytesMissing

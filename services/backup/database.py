@@ -64,10 +64,13 @@ _COUNTED = frozenset(
 
 _PASSING = frozenset(
     Relation(schema, name)
-    for schema, names in (("locks", ("rate_states",)), ("storage", ("collections", "retained_oids")))
+    for schema, names in (
+        ("locks", ("rate_states",)),
+        ("storage", ("collections", "retained_oids", "partial_uploads", "partial_upload_parts")),
+    )
     for name in names
 )
-"""Tables whose rows are of no use but to running processes, and may be many."""
+"""Tables whose rows are of no use but to running processes, and may be many; parts of uploads are in no backup."""
 
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:

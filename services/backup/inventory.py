@@ -41,7 +41,8 @@ _REPOSITORIES = text(
 # One statement, because a blob name moves from one table to the next.
 _STATE = text(
     "SELECT EXISTS (SELECT FROM storage.uploads WHERE store_id = :store AND name = :name) OR"
-    "  EXISTS (SELECT FROM storage.contents WHERE store_id = :store AND oid = :oid AND name = :name),"
+    "  EXISTS (SELECT FROM storage.contents WHERE store_id = :store AND oid = :oid AND name = :name) OR"
+    "  EXISTS (SELECT FROM storage.partial_upload_parts WHERE store_id = :store AND name = :name),"
     " EXISTS (SELECT FROM storage.discards WHERE store_id = :store AND name = :name)"
 )
 _WRITERS = text("SELECT writer, count(*) FROM storage.uploads WHERE writer IS NOT NULL GROUP BY writer")

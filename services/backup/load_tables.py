@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
-from services.backup.files import pieces_of
 from services.backup.manifest import Manifest
 from services.backup.object_list import read_list
 from services.backup.parallel import batches
+from services.common.concurrency.files import pieces_of
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of
 from services.locks.models import SCHEMA as LOCKS

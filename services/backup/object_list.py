@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.backup.errors import BackupError
-from services.backup.files import open_file
+from services.common.concurrency.files import open_file
 from services.common.oid import is_oid
 from services.storage.blob_names import is_name, oid_of
 

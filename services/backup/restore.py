@@ -10,11 +10,11 @@ from services.backup.errors import BackupError
 from services.backup.load_tables import begin_restore, goes_on, load
 from services.backup.object_list import Entry, read_list
 from services.backup.parallel import batches, map_concurrently
-from services.backup.progress import progress
 from services.backup.report import Findings
 from services.backup.stores import Source
 from services.backup.verification import VerifiedBackup, verify
 from services.common.concurrency.uncancellable import run_in_thread
+from services.common.progress import progress
 from services.storage.backends.base import Backend
 
 

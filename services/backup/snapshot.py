@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
-from services.backup.files import new_file
 from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
+from services.common.concurrency.files import new_file
 from services.common.concurrency.uncancellable import run_in_thread
 from services.database.versions import RESTORING, version_of
 from services.storage.index.models import SCHEMA_NAME as STORAGE

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from services.backup.database import SCHEMAS
 from services.backup.errors import BackupError
-from services.backup.files import open_file
 from services.backup.folder import BackupFolder
 from services.backup.manifest import Manifest, TableFile
 from services.backup.object_list import read_list
+from services.common.concurrency.files import open_file
 from services.database.migrations import knows
 
 

@@ -24,11 +24,13 @@ from services.cli.admin import (
 from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
+from services.cli.conformance.command import conformance
 from services.cli.errors import CommandError
 from services.cli.garbage.command import gc
 from services.cli.push_hooks import command as push_hooks
 from services.cli.sign_in.command import login, logout
 from services.cli.ssh import app as ssh
+from services.cli.transfer.command import export_repository, import_repository
 from services.cli.up.command import migrate, up
 from services.common.errors import ServiceError
 
@@ -64,6 +66,8 @@ app.add_typer(users.app, name="user")
 app.add_typer(tokens.app, name="token")
 app.add_typer(groups.app, name="group")
 app.add_typer(ssh_keys.app, name="key")
+repositories.app.command("import")(import_repository)
+repositories.app.command("export")(export_repository)
 app.add_typer(repositories.app, name="repo")
 app.add_typer(forges.app, name="forge")
 app.command("grant")(access.grant)
@@ -82,6 +86,7 @@ app.command("gc")(gc)
 app.command("backup")(commands.backup)
 app.command("restore")(commands.restore)
 app.command("check")(check)
+app.command("conformance")(conformance)
 app.command("login")(login)
 app.command("logout")(logout)
 

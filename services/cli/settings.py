@@ -54,6 +54,12 @@ class CommandSettings(TlsSettings):
     hook_on_failure: Literal["refuse", "allow"] = Field(
         default="refuse", description="what these hooks do with a push while Towpath does not answer"
     )
+    conformance_password: SecretStr | None = Field(
+        default=None, description="the password or token of the user of `towpath conformance`"
+    )
+    conformance_second_password: SecretStr | None = Field(
+        default=None, description="that of its second user, see [conformance.md](conformance.md)"
+    )
 
     @classmethod
     def read(cls) -> Self:

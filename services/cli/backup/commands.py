@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.backup.installation import enter_account, run_as_account, run_on_data
-from services.cli.backup.program import Outcome, ProgramFailed, run_program
 from services.cli.options import Data, Json
 from services.cli.output import cell, show_record
+from services.cli.program import Outcome, ProgramFailed, run_program
 from services.cli.settings import CommandSettings
 from services.cli.unprivileged.entry import Inherited
 

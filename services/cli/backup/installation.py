@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from services.cli.backup.program import Outcome, run_program
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
+from services.cli.program import Outcome, run_program
 from services.cli.unprivileged.account import account_for
 from services.cli.unprivileged.entry import Inherited, enter
 from services.cli.unprivileged.installation import installation_for

@@ -19,12 +19,12 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.cli.connection import Administration, Target
 from services.cli.errors import CommandError
-from services.cli.garbage.git import add_named
 from services.cli.garbage.oid_file import ListEnd, read_list
-from services.cli.garbage.oid_spool import OidSpool
 from services.cli.garbage.report import Report
 from services.cli.garbage.turns import Turns
 from services.cli.options import Data, Json, Repository, Server, parse_span
+from services.cli.pointers.named import add_named
+from services.cli.pointers.oid_spool import OidSpool
 
 _MESSAGE_OIDS = 10_000
 # A list may be a day old at most when it arrives.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from services.cli.errors import CommandError
-from services.cli.garbage.oid_spool import OidSpool
+from services.cli.pointers.oid_spool import OidSpool
 
 _OID = re.compile(rb"[0-9a-f]{64}")
 _END = re.compile(rb"end ([0-9]{1,18}) ([0-9a-f]{64})")

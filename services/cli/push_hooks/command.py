@@ -17,9 +17,10 @@ from services.cli.options import Data, Server
 from services.cli.push_hooks.changes import landed_paths, pushed_paths
 from services.cli.push_hooks.git import Git, read_updates
 from services.cli.push_hooks.push_client import PushClient, Verdict, is_no_answer
-from services.cli.push_hooks.pusher import find_pusher, find_repository, read_user_map
+from services.cli.push_hooks.pusher import find_pusher, find_repository
 from services.cli.push_hooks.report import refusal_lines, release_lines
 from services.cli.settings import CommandSettings
+from services.cli.user_map import read_user_map
 from services.common.errors import ServiceError
 
 # A push of a whole history takes git minutes.

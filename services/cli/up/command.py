@@ -97,6 +97,15 @@ def up(
             "remembered.",
         ),
     ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="TOWPATH_CACHE_UPSTREAM",
+            parser=_public_url,
+            help="Run a cache of this server instead, such as https://lfs.example.org: see docs/second-office.md.",
+        ),
+    ] = None,
     facades: Annotated[
         int,
         typer.Option(
@@ -136,8 +145,12 @@ def up(
     10 s. A process of it that dies or hangs is started again. Started as root, it opens the port and then goes on as an
     ordinary user, see --user.
 
+    With --upstream it runs a cache alone, which needs no Postgres and keeps objects in DIR/cache.
+
     The services read their settings from the environment (TOWPATH_...).
     """
+    if upstream and (demo or database_url or storage):
+        raise typer.BadParameter("a cache has no --demo, --database-url or --storage", param_hint="--upstream")
     log_format = _log_format()
     with redirect_stdout(sys.stderr):
         # The standard output is for the ready line only.
@@ -149,6 +162,7 @@ def up(
         public_url=public_url,
         database_url=SecretStr(database_url) if database_url else None,
         storage_url=storage,
+        upstream=upstream,
         facades=facades,
         hang_seconds=hang_seconds,
         demo=demo,

@@ -6,6 +6,7 @@ DIR/storage-url     the URL of the store that --storage named
 DIR/run/            the sockets, or a link to their folder: see runtime_directory
 DIR/memory          a link to the memory that the services share
 DIR/admin-token     the administrator's token, for the administration commands
+DIR/cache/          the objects that --upstream keeps
 DIR/signing-key     the key with which the facade signs action tokens
 DIR/demo.json       the base URL and the tokens of --demo
 DIR/restoring       present until a restore into the empty folder has ended
@@ -28,6 +29,7 @@ from services.cli.unprivileged.account import Account, RunAs
 from services.cli.unprivileged.entry import Inherited, reached_by
 from services.cli.unprivileged.ownership import give
 from services.cli.up.runtime_directory import make_memory_directory, make_runtime_directory, remove_memory_directory
+from services.common.files import write_secret
 
 _LOCK = "lock"
 _STORAGE = "storage"
@@ -42,6 +44,7 @@ _ENTRIES = (
     "memory",
     "admin-token",
     "signing-key",
+    "cache",
     "demo.json",
     _RESTORING,
     _LOCK,
@@ -69,6 +72,7 @@ class DataDirectory:
         self.reached = reached_by(path, folder)
         self.postgres = self.reached / "postgres"
         self.storage = self.reached / _STORAGE
+        self.cache = self.reached / "cache"
         self.admin_token = self.reached / "admin-token"
         self.signing_key = self.reached / "signing-key"
         self.demo = self.reached / "demo.json"
@@ -243,20 +247,3 @@ def storage_url_of(data: Path) -> str:
     """Return the URL of the store of a data folder."""
     file = data / _STORAGE_URL
     return file.read_text().strip() if file.exists() else (data / _STORAGE).as_uri()
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, atomically and durably: a crash leaves the old file or the new one."""
-    unfinished = path.with_name(f"{path.name}.new")
-    unfinished.unlink(missing_ok=True)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w") as file:  # noqa: PTH123 - the file descriptor guarantees the mode
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

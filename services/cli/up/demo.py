@@ -10,8 +10,9 @@ from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.connection import Administration, administration
-from services.cli.up.data_directory import DataDirectory, write_secret
+from services.cli.up.data_directory import DataDirectory
 from services.common.errors import AlreadyExists, NotFound
+from services.common.files import write_secret
 
 REPOSITORY = "demo/assets"
 

@@ -38,6 +38,39 @@ _SHARED_DISK = "TOWPATH_SHARED_STORAGE_PATH"
 _SHARED_MEMORY = "TOWPATH_SHARED_MEMORY_PATH"
 
 
+def cache_environment(
+    inherited: Mapping[str, str],
+    lifeline: int,
+    listener: int,
+    *,
+    upstream: str,
+    directory: Path,
+    public_url: str | None,
+    log_format: str,
+    drain_seconds: float,
+) -> dict[str, str]:
+    """Return the environment of a cache that accepts connections on the inherited socket `listener`.
+
+    The operator's TOWPATH_CACHE_DIRECTORY takes precedence over `directory`.
+    """
+    kept = _kept(inherited, _ADMIN_TOKEN, _DATABASE_PASSWORD, _STORAGE_ADMIN_SECRET, _SIGNING_KEY)
+    return {
+        "TOWPATH_CACHE_DIRECTORY": str(directory),
+        "TOWPATH_LOG_FORMAT": log_format,
+        **kept,
+        **({"TOWPATH_PUBLIC_URL": public_url} if public_url else {}),
+        "TOWPATH_CACHE_UPSTREAM": upstream,
+        "TOWPATH_LISTEN": f"fd:{listener}",
+        "TOWPATH_DRAIN_SECONDS": str(drain_seconds),
+        "TOWPATH_LIFELINE_FD": str(lifeline),
+    }
+
+
+def _kept(inherited: Mapping[str, str], *without: str) -> dict[str, str]:
+    """Return the operator's variables for a service, without those that are not for it."""
+    return {name: value for name, value in inherited.items() if name not in (*_OWN, *without)}
+
+
 @dataclass(frozen=True)
 class Environments:
     """The builder of the environments.
@@ -65,7 +98,7 @@ class Environments:
         return f"unix:{self.runtime / STORAGE_SOCKET}"
 
     def _with(self, *without: str, **decided: str) -> dict[str, str]:
-        kept = {name: value for name, value in self.inherited.items() if name not in (*_OWN, *without)}
+        kept = _kept(self.inherited, *without)
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 

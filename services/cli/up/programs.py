@@ -47,7 +47,7 @@ def service(
     hang_seconds: float,
     ready: Work = nothing,
 ) -> Program:
-    """Return the program of the service `storage`, `locks`, `facade` or `ssh`; for `hang_seconds` see `postgres`."""
+    """Return the program of a service: `storage`, `locks`, `facade`, `ssh` or `cache`; see `postgres`."""
     return Program(
         name=name,
         command=python(f"services.{name}"),

@@ -19,12 +19,14 @@ from services.cli.unprivileged.account import Account
 from services.cli.unprivileged.entry import Inherited, enter
 from services.cli.unprivileged.ownership import provide_folder
 from services.cli.up import programs
-from services.cli.up.data_directory import DataDirectory, write_secret
-from services.cli.up.environment import Environments
+from services.cli.up.child import Child
+from services.cli.up.data_directory import DataDirectory
+from services.cli.up.environment import Environments, cache_environment
 from services.cli.up.listener import inherit, listen
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
 from services.common.addresses import Address
+from services.common.files import write_secret
 from services.common.lifecycle import stop_event
 from services.common.observability.logs import get_logger
 
@@ -48,6 +50,8 @@ class UpOptions:
     public_url: str | None
     database_url: SecretStr | None
     storage_url: str | None
+    upstream: str | None
+    """The server that a cache answers for, in place of a Towpath of one's own."""
     facades: int
     hang_seconds: float
     demo: bool
@@ -85,7 +89,9 @@ async def up(options: UpOptions, inherited: Inherited | None) -> None:
         supervisor = Supervisor()
         try:
             stack = _Stack(options, directory, listener, address, lifeline, supervisor, owned)
-            await supervisor.run(stack.start(), stop)
+            await supervisor.run(
+                stack.start() if options.upstream is None else stack.start_cache(options.upstream), stop
+            )
         finally:
             # Refuse new clients from here on: they would wait for a facade that does not start again.
             listener.close()
@@ -138,9 +144,7 @@ class _Stack:
             programs.service("locks", locks, inherited, hang_seconds=self.options.hang_seconds),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
-        # The facades have the same environment, and choose the scheme by the same variable.
-        scheme = "https" if self.options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
-        origin = f"{scheme}://{self.address.reachable}"
+        origin = f"{self._scheme}://{self.address.reachable}"
         ssh = environments.ssh(origin, public_url=self.options.public_url, drain_seconds=_FACADE_DRAIN_SECONDS)
         # The facades accept from one queue, so that a facade's death loses no connection that waits there. All facades
         # have the same probe, because they share the port.
@@ -162,18 +166,52 @@ class _Stack:
             ),
             stop_seconds=_FACADE_STOP_SECONDS,
         )
-        try:
-            async with asyncio.timeout(_READY_SECONDS):
-                await first_facade.ready.wait()
-        except TimeoutError:
-            raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
+        await _wait_ready(first_facade)
         if self.options.demo:
             base = self.options.public_url or origin
             # Import it here: only the demo needs httpx, whose import is slow.
             from services.cli.up.demo import provide_demo
 
             await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
-        sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self.address}"))
+        self._tell_ready()
+
+    async def start_cache(self, upstream: str) -> None:
+        """Start a cache alone, and print the ready line once it answers."""
+        directory = self.directory
+        orphans = await lock_out_orphans(directory.make_run())
+        self.owned.callback(os.close, orphans)
+        environment = cache_environment(
+            self.options.environment,
+            self.lifeline,
+            self.listener.fileno(),
+            upstream=upstream,
+            directory=directory.cache,
+            public_url=self.options.public_url,
+            log_format=self.options.log_format,
+            drain_seconds=_FACADE_DRAIN_SECONDS,
+        )
+        inherited = (*directory.run_as.inherited, self.lifeline, orphans, self.listener.fileno())
+        origin = f"{self._scheme}://{self.address.reachable}"
+        [cache] = self.supervisor.start(
+            programs.service(
+                "cache",
+                environment,
+                inherited,
+                hang_seconds=self.options.hang_seconds,
+                ready=lambda: programs.wait_until_ready(origin),
+            ),
+            stop_seconds=_FACADE_STOP_SECONDS,
+        )
+        await _wait_ready(cache)
+        self._tell_ready()
+
+    @property
+    def _scheme(self) -> str:
+        # The processes choose it by the same variable.
+        return "https" if self.options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
+
+    def _tell_ready(self) -> None:
+        sys.stdout.write(READY_LINE.format(origin=f"{self._scheme}://{self.address}"))
         sys.stdout.flush()
 
     async def _database(self, run: Path) -> Environments:
@@ -192,6 +230,14 @@ class _Stack:
         return Environments(
             inherited, run, url, self.lifeline, self.options.log_format, memory=self.directory.make_memory()
         )
+
+
+async def _wait_ready(child: Child) -> None:
+    try:
+        async with asyncio.timeout(_READY_SECONDS):
+            await child.ready.wait()
+    except TimeoutError:
+        raise CommandError(f"the {child.name} does not answer after {_READY_SECONDS:.0f} s") from None
 
 
 async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherited: Sequence[int]) -> None:

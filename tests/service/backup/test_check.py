@@ -14,6 +14,7 @@ from services.storage.backends.disk import DiskBackend
 from services.storage.blob_names import new_name
 from services.storage.index import contents, objects
 from services.storage.index.contents import FIRST_STORE_ID, PendingBlob
+from tests.support.appends import PartialUpload
 from tests.support.backup import Installation
 from tests.support.storage import oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until
@@ -28,6 +29,19 @@ async def test_a_sound_stack(installation: Installation, hashed: bool) -> None:
     await storage.delete(2, oid_of(b"one"))
     found = (await installation.place.run("check", *(["--hash"] if hashed else []))).document
     assert (found["objects"], found["bytes"], found["hashed"], found["findings"]) == (3, 3_000_003, hashed, [])
+
+
+async def test_parts_of_uploads(installation: Installation) -> None:
+    """Parts are neither objects nor left over, while their upload may go on."""
+    broken = PartialUpload(installation.storage, b"x" * 3000)
+    await broken.append(0, 1000)
+    await broken.append(1000, 2000)
+    found = (await installation.place.run("check", "--hash")).document
+    assert (found["objects"], found["findings"]) == (0, [])
+    assert len(installation.storage.files()) == 2
+    await broken.append(2000, 3000)
+    found = (await installation.place.run("check", "--hash")).document
+    assert (found["objects"], found["bytes"], found["findings"]) == (1, 3000, [])
 
 
 def _unlink(path: Path) -> None:

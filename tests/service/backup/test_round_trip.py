@@ -12,6 +12,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, Reason, Unauthenticated
+from tests.support.appends import PartialUpload
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
@@ -128,6 +129,25 @@ async def test_everything_comes_back(
         first_new = await _rows(postgres, old.place, "SELECT max(id) + 100000 FROM locks.audit_events")
         count, distinct, subject = (await _rows(postgres, empty_place, query.format(first_new))).split("|")
         assert (count, subject) == (distinct, "user carol"), "events after a restore have ids of their own"
+
+
+async def test_uploads_that_broke_off_are_left_out(
+    installation: Installation, empty_place: Place, target: Path, postgres: TestPostgres
+) -> None:
+    """Their bytes are no objects, and a client begins them anew at the restored site."""
+    broken = PartialUpload(installation.storage, bytes(3000))
+    await broken.append(0, 1000)
+    made = (await installation.place.run("backup", target)).document
+    assert made["objects"] == 0
+    answer = (await empty_place.run("restore", target, "--digest", made["digest"])).document
+    assert (answer["check"]["missing"], answer["check"]["corrupt"], answer["check"]["orphaned"]) == (0, 0, 0)
+    for table in ("partial_uploads", "partial_upload_parts"):
+        count = f"SELECT count(*) FROM storage.{table}"  # noqa: S608 - one of the names above
+        assert await _rows(postgres, empty_place, count) == "0"
+    async with running_installation(empty_place) as new:
+        assert await PartialUpload(new.storage, broken.data).offset() == 0
+        await PartialUpload(new.storage, broken.data).append_all([2000])
+    assert await broken.offset() == 1000
 
 
 async def test_limits_and_counters_come_back(

@@ -10,10 +10,10 @@ from typing import IO
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.garbage import git
-from services.cli.garbage.git import add_named
 from services.cli.garbage.oid_file import read_list
-from services.cli.garbage.oid_spool import OidSpool
+from services.cli.pointers import git
+from services.cli.pointers.named import add_named
+from services.cli.pointers.oid_spool import OidSpool
 from tests.support.programs import needed
 from tests.support.storage import oid_of
 from tests.support.waiting import STEP_SECONDS
@@ -213,13 +213,13 @@ async def test_refs_that_change_meanwhile(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, is_remote: bool
 ) -> None:
     """A list that was read before a push does not name what the push names."""
-    read = git._Git.add_pointers
+    read = git._Git.read_small_blobs
 
-    async def slowly(self: git._Git, spool: OidSpool, ids: IO[bytes]) -> None:
-        await read(self, spool, ids)
+    async def slowly(self: git._Git, found: git.Found, ids: IO[bytes]) -> None:
+        await read(self, found, ids)
         repository.commit("meanwhile")
 
-    monkeypatch.setattr(git._Git, "add_pointers", slowly)
+    monkeypatch.setattr(git._Git, "read_small_blobs", slowly)
     with pytest.raises(CommandError, match="its refs changed"):
         await named(f"file://{repository.path}" if is_remote else repository.path)
 
@@ -236,14 +236,14 @@ def _branch(repository: Repository, name: str) -> str:
 async def test_a_ref_that_is_gone_only_for_a_moment(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch that a forge restores is named, although git does not see it while it reads."""
     commit = _branch(repository, "topic")
-    read = git._Git.add_pointers
+    read = git._Git.read_small_blobs
 
-    async def gone(self: git._Git, spool: OidSpool, ids: IO[bytes]) -> None:
+    async def gone(self: git._Git, found: git.Found, ids: IO[bytes]) -> None:
         repository.git("update-ref", "-d", "refs/heads/topic")
-        await read(self, spool, ids)
+        await read(self, found, ids)
         repository.git("update-ref", "refs/heads/topic", commit)
 
-    monkeypatch.setattr(git._Git, "add_pointers", gone)
+    monkeypatch.setattr(git._Git, "read_small_blobs", gone)
     assert await named(repository.path) == oids("first", "topic")
 
 
@@ -350,7 +350,7 @@ async def test_a_broken_ref_refuses_the_run(repository: Repository) -> None:
 
 async def test_many_files(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than fits in any buffer, sorted outside of memory."""
-    monkeypatch.setattr("services.cli.garbage.oid_spool._IN_MEMORY", 700)
+    monkeypatch.setattr("services.cli.pointers.oid_spool._IN_MEMORY", 700)
     names = [f"{number:05}" for number in range(5000)]
     # A commit by `git fast-import`, since 5,000 calls of git take long.
     blobs = "".join(f"M 100644 inline {name}\ndata {len(pointer(name))}\n{pointer(name)}\n" for name in names)

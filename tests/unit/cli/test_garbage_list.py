@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.garbage import oid_spool
 from services.cli.garbage.command import _grace_seconds, _percent
 from services.cli.garbage.oid_file import ListEnd, read_list
-from services.cli.garbage.oid_spool import OidSpool
+from services.cli.pointers import oid_spool
+from services.cli.pointers.oid_spool import OidSpool
 
 A, B = "a" * 64, "b" * 64
 DIGEST = hashlib.sha256(f"{A}\n{B}\n".encode()).hexdigest()

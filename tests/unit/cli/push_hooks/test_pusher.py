@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.push_hooks.pusher import find_pusher, find_repository, read_user_map
+from services.cli.push_hooks.pusher import find_pusher, find_repository
+from services.cli.user_map import read_user_map
 
 GITEA = {
     "GITEA_PUSHER_NAME": "alice",

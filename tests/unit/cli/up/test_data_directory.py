@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.up.data_directory import DataDirectory, storage_url_of, write_secret
+from services.cli.up.data_directory import DataDirectory, storage_url_of
 from services.cli.up.runtime_directory import make_runtime_directory, runtime_directory
+from services.common.files import write_secret
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from services.cli.errors import CommandError
-from services.cli.up.environment import Environments
+from services.cli.up.environment import Environments, cache_environment
 
 DECIDED = {"TOWPATH_LISTEN": "127.0.0.1:80", "TOWPATH_SIGNING_KEY": "the operator's"}
 INHERITED = {
@@ -119,3 +119,27 @@ def test_secrets_are_not_shown() -> None:
     """A repr of the environments may be printed, so it must show no secret."""
     assert "an administrator's" not in repr(environments())
     assert "u:p@" not in repr(environments())
+
+
+def test_a_cache_gets_no_secret_of_the_services() -> None:
+    """It is told of its upstream, its folder and its socket; a folder of the operator's goes before that of `up`."""
+
+    def made(**inherited: str) -> dict[str, str]:
+        return cache_environment(
+            {**INHERITED, **inherited},
+            7,
+            9,
+            upstream="https://lfs.example.org",
+            directory=Path("/data/cache"),
+            public_url="https://x",
+            log_format="json",
+            drain_seconds=4,
+        )
+
+    cache = made()
+    assert (cache["TOWPATH_LISTEN"], cache["TOWPATH_LIFELINE_FD"]) == ("fd:9", "7")
+    assert (cache["TOWPATH_CACHE_UPSTREAM"], cache["TOWPATH_PUBLIC_URL"]) == ("https://lfs.example.org", "https://x")
+    assert cache["TOWPATH_CACHE_DIRECTORY"] == "/data/cache"
+    assert made(TOWPATH_CACHE_DIRECTORY="/mnt/fast")["TOWPATH_CACHE_DIRECTORY"] == "/mnt/fast"
+    kept_back = ("SIGNING_KEY", "TOKEN", "ADMIN_TOKEN", "DATABASE_PASSWORD", "DATABASE_URL")
+    assert cache.keys().isdisjoint(f"TOWPATH_{name}" for name in kept_back)

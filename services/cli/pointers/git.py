@@ -1,7 +1,7 @@
-"""The objects that a git repository names: the pointers in all that its refs, reflogs, stashes and indexes reach.
+"""The small blobs among all that the refs, reflogs, stashes and indexes of a git repository reach: pointers, and more.
 
 No replacement, graft or variable of the environment hides any of it, and nothing is fetched on the way. The repository
-must be whole, and its refs must not change meanwhile.
+must be whole.
 """
 
 import asyncio
@@ -11,21 +11,18 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import IO
 
 from services.cli.errors import CommandError
-from services.cli.garbage.oid_spool import OidSpool
 from services.cli.git_process import ending, failure, start
 from services.cli.processes import end
 from services.common.lifecycle import cancel_and_wait
 
 # The largest pointer; a larger blob is the content of a file.
 _MAX_POINTER_BYTES = 1024
-# Lenient: keeping too much does no harm.
-_POINTER = re.compile(rb"sha256:([0-9a-fA-F]{64})")
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 1024 * 1024
 # Git says nothing while it looks for what a large history reaches.
@@ -55,10 +52,15 @@ _LOOK = ("cat-file", "--buffer", "--batch-check=%(objecttype) %(objectsize) %(ob
 _READ = ("cat-file", "--buffer", "--batch")
 
 
-async def add_named(source: str, spool: OidSpool) -> None:
-    """Add the oids that the repository in a folder or at a URL names.
+Found = Callable[[bytes], None]
+"""The function that takes the content of each small blob."""
 
-    Raises `CommandError` for a repository that is shallow, partial, without refs or changing, and if git fails.
+
+async def read_small_blobs(source: str, found: Found, *, may_change: bool = False) -> None:
+    """Call `found` with each blob of at most 1,024 bytes that the repository in a folder or at a URL reaches.
+
+    Raises `CommandError` for a repository that is shallow, partial or without refs, if git fails, and, unless they
+    `may_change`, if the refs change meanwhile.
     """
     # A ref that is gone and back between the two looks at them is read all the same.
     with tempfile.TemporaryFile() as ids:
@@ -66,20 +68,24 @@ async def add_named(source: str, spool: OidSpool) -> None:
             git = _Git(folder)
             await git.require_whole(source)
             before = await git.refs(ids)
-            await git.add_pointers(spool, ids)
-            if await git.refs() != before:
+            await git.read_small_blobs(found, ids)
+            if not may_change and await git.refs() != before:
                 raise _changed(source)
             return
         if not _URL.fullmatch(source):
             raise CommandError(f"{source}: expected a folder that exists, or a URL")
-        with tempfile.TemporaryDirectory(prefix="towpath-gc-", ignore_cleanup_errors=True) as temporary:
+        with tempfile.TemporaryDirectory(prefix="towpath-git-", ignore_cleanup_errors=True) as temporary:
             outside = _Git(Path(temporary))
             before = await outside.refs_at(source, ids)
             await outside.mirror(source, "mirror.git")
             git = _Git(Path(temporary) / "mirror.git")
             await git.require_whole(source)
-            await git.add_pointers(spool, ids)
-            if await outside.refs_at(source) != before:
+            if may_change:
+                # A ref that was removed since has left no objects in the mirror.
+                ids.seek(0)
+                ids.truncate()
+            await git.read_small_blobs(found, ids)
+            if not may_change and await outside.refs_at(source) != before:
                 raise _changed(source)
 
 
@@ -108,7 +114,7 @@ class _Git:
         if partial or any((self._folder / packs).glob("*.promisor")):
             raise CommandError(f"{source}: a partial clone does not have all files; expected a full one")
         if not await self._first_line("for-each-ref", "--count=1"):
-            raise CommandError(f"{source}: the repository has no refs, so that everything would be garbage")
+            raise CommandError(f"{source}: the repository has no refs, so that it names nothing")
 
     async def refs(self, ids: IO[bytes] | None = None) -> bytes:
         """Return a digest of all refs, and of what is checked out in the worktrees; write the refs' ids to a file."""
@@ -132,8 +138,8 @@ class _Git:
             if status:
                 raise failure(arguments, status, errors)
 
-    async def add_pointers(self, spool: OidSpool, ids: IO[bytes]) -> None:
-        """Add the oids in the pointers among all objects that the repository and the ids in a file reach."""
+    async def read_small_blobs(self, found: Found, ids: IO[bytes]) -> None:
+        """Call `found` with each small blob that the repository and the ids in a file reach."""
         with tempfile.TemporaryFile() as errors:
             reader = await start(
                 _READ, self._environment, errors=errors, stdin=asyncio.subprocess.PIPE, folder=self._folder
@@ -141,7 +147,7 @@ class _Git:
             feeding = asyncio.create_task(self._feed(reader, ids, errors))
             try:
                 async with ending(reader):
-                    count = await _add_pointers(reader, spool)
+                    count = await _read_blobs(reader, found)
                     # First what was wrong with the ids, which has ended their stream early.
                     fed = await feeding
                     if await reader.wait() or count != fed:
@@ -253,8 +259,8 @@ def _small_blob(line: bytes) -> bytes | None:
     return id_ if int(size) <= _MAX_POINTER_BYTES else None
 
 
-async def _add_pointers(reader: asyncio.subprocess.Process, spool: OidSpool) -> int:
-    """Add the oids in the blobs that `git cat-file --batch` prints, and return the number of blobs."""
+async def _read_blobs(reader: asyncio.subprocess.Process, found: Found) -> int:
+    """Call `found` with each blob that `git cat-file --batch` prints, and return their number."""
     assert reader.stdout is not None  # noqa: S101 - for mypy: it is a pipe
     count = 0
     while True:
@@ -267,8 +273,7 @@ async def _add_pointers(reader: asyncio.subprocess.Process, spool: OidSpool) -> 
                 raise CommandError(f"git cat-file: an object is missing: {header[:200].decode(errors='replace')}")
             content = await reader.stdout.readexactly(int(size) + 1)
         count += 1
-        for oid in _POINTER.findall(content):
-            spool.add(bytes.fromhex(oid.decode()))
+        found(content[:-1])
 
 
 async def _lines(process: asyncio.subprocess.Process) -> AsyncGenerator[list[bytes], None]:

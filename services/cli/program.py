@@ -1,4 +1,7 @@
-"""Runner of `python -m services.backup`, the program that does the work: the command itself uses no SQL."""
+"""Runner of `python -m services.backup` and `services.transfer`, the programs that do the work of some commands.
+
+The commands themselves use no SQL, and know no object store.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,8 +27,14 @@ class ProgramFailed(CommandError):
     """The program has failed, and has printed the reason."""
 
 
-async def run_program(arguments: list[str], environment: Mapping[str, str], inherited: Sequence[int] = ()) -> Outcome:
-    """Run the program to its end, without a timeout; the program stops when this process ends.
+async def run_program(
+    arguments: list[str],
+    environment: Mapping[str, str],
+    inherited: Sequence[int] = (),
+    *,
+    module: str = "services.backup",
+) -> Outcome:
+    """Run a program to its end, without a timeout; the program stops when this process ends.
 
     The program's errors go to the standard error. Raises `ProgramFailed` if it has printed nothing on its standard
     output, and `CommandError` if a signal ended it.
@@ -33,7 +42,7 @@ async def run_program(arguments: list[str], environment: Mapping[str, str], inhe
     with open_pipe() as (lifeline, _):
         status, output = await run_to_end(
             arguments[0],
-            python("services.backup", *arguments),
+            python(module, *arguments),
             {**environment, "TOWPATH_LIFELINE_FD": str(lifeline)},
             [lifeline, *inherited],
             stop_seconds=_STOP_SECONDS,

@@ -1,0 +1,1 @@
+"""The commands `towpath repo import` and `towpath repo export`."""

@@ -1,0 +1,1 @@
+"""Another server of the protocol: its batch, its transfers, its locks, and the credentials for it."""

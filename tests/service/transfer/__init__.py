@@ -1,0 +1,1 @@
+"""Tests of the places that objects come from and go to."""
