@@ -1,0 +1,1 @@
+"""The cache as a process, in front of a real Towpath and of upstreams that fail."""

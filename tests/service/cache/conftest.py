@@ -1,0 +1,118 @@
+"""A real Towpath as the upstream, behind a proxy that counts and breaks; and callers over plain HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.facade.conftest import Inner, Place, facade, inner, new_place, place
+from tests.support.cache import RunningCache, running_cache
+from tests.support.facade import RunningFacade
+from tests.support.http import MEDIA_TYPE, Action, Client
+from tests.support.scripted_upstream import ScriptedUpstream, scripted_upstream
+from tests.support.store_proxy import StoreProxy, store_proxy
+from tests.support.waiting import STEP_SECONDS
+
+__all__ = ["Inner", "Place", "facade", "inner", "new_place", "place"]
+
+MIB = 1024**2
+
+
+@dataclass
+class Office:
+    """A cache in front of a Towpath, a repository of that one, and the way between both."""
+
+    cache: RunningCache
+    proxy: StoreProxy
+    place: Place
+
+    def client(self, user: str = "alice", *, ref: str | None = None) -> Client:
+        """Return a client of a user, at the cache."""
+        return Client(f"{self.cache.origin}/{self.place.name}", user, self.place.inner.tokens[user], ref=ref)
+
+    def sent(self, oid: str) -> int:
+        """Return how often the upstream was asked for the bytes of an object."""
+        return sum(line.startswith("GET ") and f"/objects/{oid}" in line for line in self.proxy.requests)
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that the upstream was asked."""
+        return sum("/objects/batch" in line for line in self.proxy.requests)
+
+    async def hold(self, data: bytes) -> None:
+        """Let the upstream hold an object, past the cache."""
+        async with self.place.client() as client:
+            assert (await client.upload(data)).status_code == 200
+
+
+@pytest.fixture
+async def proxy(facade: RunningFacade) -> AsyncIterator[StoreProxy]:
+    """The way to the upstream."""
+    async with store_proxy(facade.address[1]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def office(proxy: StoreProxy, place: Place, tmp_path: Path) -> AsyncIterator[Office]:
+    """A cache that asks the upstream again after a second, and gives up on it after one."""
+    settings = {"cache_right_seconds": 1, "cache_connect_seconds": 1, "cache_read_seconds": 2}
+    async with running_cache(tmp_path / "office", f"http://{proxy.address}", **settings) as cache:
+        yield Office(cache, proxy, place)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[ScriptedUpstream]:
+    """An upstream that does what the test says."""
+    async with scripted_upstream() as upstream:
+        yield upstream
+
+
+class Caller:
+    """Somebody with credentials of their own at a cache of a scripted upstream."""
+
+    def __init__(self, cache: RunningCache, credential: str, base: str = "far/film") -> None:
+        self.base_url = f"{cache.origin}/{base}"
+        self.http = httpx.AsyncClient(timeout=STEP_SECONDS, trust_env=False)
+        self._headers = {"Authorization": credential, "Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
+
+    async def batch(self, *objects: tuple[str, int], headers: dict[str, str] | None = None) -> httpx.Response:
+        """Ask to download objects."""
+        body = {"operation": "download", "objects": [{"oid": oid, "size": size} for oid, size in objects]}
+        return await self.http.post(
+            f"{self.base_url}/objects/batch", json=body, headers={**self._headers, **(headers or {})}
+        )
+
+    async def action(self, oid: str, size: int) -> Action:
+        """Return the action that downloads an object."""
+        response = await self.batch((oid, size))
+        assert response.status_code == 200, response.text
+        action = response.json()["objects"][0]["actions"]["download"]
+        return Action(action["href"], action["header"])
+
+    async def download(self, oid: str, size: int, **headers: str) -> httpx.Response:
+        """Download an object."""
+        action = await self.action(oid, size)
+        return await self.http.get(action.href, headers={**action.header, **headers})
+
+
+class Callers:
+    """The callers of a test, closed at its end."""
+
+    def __init__(self, owned: AsyncExitStack) -> None:
+        self._owned = owned
+
+    def __call__(self, cache: RunningCache, credential: str = "reader", base: str = "far/film") -> Caller:
+        """Return a new caller, with connections of its own."""
+        caller = Caller(cache, credential, base)
+        self._owned.push_async_callback(caller.http.aclose)
+        return caller
+
+
+@pytest.fixture
+async def callers() -> AsyncIterator[Callers]:
+    """A function that makes callers."""
+    async with AsyncExitStack() as owned:
+        yield Callers(owned)

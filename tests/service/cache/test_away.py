@@ -1,0 +1,169 @@
+"""The upstream away: downloads of kept objects go on for those whose right is remembered, all else waits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.cache.conftest import Callers, Office
+from tests.support.cache import running_cache
+from tests.support.http import MEDIA_TYPE, content, oid_of
+from tests.support.scripted_upstream import ScriptedUpstream
+from tests.support.waiting import until
+
+
+async def _black_hole(office: Office) -> None:
+    office.proxy.stop_flow()
+
+
+async def _gone(office: Office) -> None:
+    await office.proxy.close()
+
+
+def _answering(status: int) -> Callable[[Office], Awaitable[None]]:
+    async def answer(office: Office) -> None:
+        office.proxy.answer = (status, b"<html>a proxy's page</html>")
+
+    return answer
+
+
+AWAY = {
+    "black hole": _black_hole,
+    "gone": _gone,
+    "502": _answering(502),
+    "503": _answering(503),
+    "504": _answering(504),
+}
+
+
+def _check_unavailable(answer: httpx.Response) -> None:
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    assert "does not answer" in answer.json()["message"]
+    assert "objects" not in answer.json()
+
+
+@pytest.mark.parametrize("kind", AWAY)
+async def test_an_upstream_that_is_away(kind: str, office: Office) -> None:
+    """However it is away: no request hangs, none gets 404, and the right that is remembered serves."""
+    kept, absent = content("kept", 100_000), content("absent", 1000)
+    await office.hold(kept)
+    await office.hold(absent)
+    async with office.client() as alice, office.client("bob") as bob:
+        assert (await alice.download(oid_of(kept), len(kept))).content == kept
+        assert (await alice.batch("download", (oid_of(absent), len(absent)))).status_code == 200
+        assert (await alice.lock("a")).status_code == 201
+        # The right is remembered, and has to be asked for again.
+        await asyncio.sleep(1.1)
+        await AWAY[kind](office)
+        async with asyncio.timeout(60):
+            assert (await alice.download(oid_of(kept), len(kept))).content == kept
+            mixed = await alice.batch("download", (oid_of(kept), len(kept)), (oid_of(absent), len(absent)))
+            assert mixed.status_code == 200
+            here, away = mixed.json()["objects"]
+            assert here["actions"]["download"]["href"].startswith(office.cache.origin)
+            assert away["error"]["code"] == 503
+            for answer in (
+                await alice.batch("download", (oid_of(absent), len(absent))),
+                await alice.batch("upload", (oid_of(b"new"), 3)),
+                await alice.lock("b"),
+                await alice.locks(),
+                await alice.post("locks/verify"),
+                await alice.unlock("1"),
+                await bob.batch("download", (oid_of(kept), len(kept))),
+            ):
+                _check_unavailable(answer)
+            nameless = {"Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
+            asked = {"operation": "download", "objects": [{"oid": oid_of(kept), "size": len(kept)}]}
+            challenge = await alice.http.post(f"{alice.base_url}/objects/batch", json=asked, headers=nameless)
+            assert (challenge.status_code, "lfs-authenticate" in challenge.headers) == (401, True)
+            _check_unavailable(await alice.http.get(f"{alice.base_url}/locks", headers=nameless))
+        ready = (await alice.http.get(f"{office.cache.origin}/readyz")).json()
+        assert ready == {"status": "ready", "services": {"upstream": "not answering"}}
+
+
+async def test_it_comes_back(office: Office) -> None:
+    """The upstream is asked again as soon as it answers."""
+    data = content("back", 1000)
+    await office.hold(data)
+    async with office.client() as alice:
+        office.proxy.answer = (503, b"")
+        _check_unavailable(await alice.post("locks/verify"))
+        office.proxy.answer = None
+        assert (await alice.post("locks/verify")).status_code == 200
+        assert (await alice.download(oid_of(data), len(data))).content == data
+
+
+async def test_rights_end_though_it_is_away(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """They serve for as long as the setting allows, and not at all with 0."""
+    data = content("ends", 1000)
+    oid = upstream.add(data)
+    for seconds in (0, 3):
+        folder = tmp_path / str(seconds)
+        async with running_cache(folder, upstream.origin, cache_right_seconds=0, cache_away_seconds=seconds) as cache:
+            caller = callers(cache)
+            assert (await caller.download(oid, 1000)).content == data
+            upstream.answers = {"/objects/batch": (503, {"Retry-After": "7"}, b"")}
+            if seconds:
+                assert (await caller.batch((oid, 1000))).status_code == 200
+                await asyncio.sleep(seconds)
+            refused = await caller.batch((oid, 1000))
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "7")
+        upstream.answers = {}
+
+
+async def test_a_refusal_is_remembered_at_once(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """A caller who was refused since has no right left when the upstream goes away."""
+    data = content("refused", 1000)
+    oid = upstream.add(data)
+    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
+        caller = callers(cache)
+        assert (await caller.download(oid, 1000)).content == data
+        upstream.readers.clear()
+        assert (await caller.batch((oid, 1000))).status_code == 401
+        upstream.answers = {"/objects/batch": (502, {}, b"")}
+        assert (await caller.batch((oid, 1000))).status_code == 503
+        upstream.answers = {}
+        upstream.readers.add("reader")
+        del upstream.objects[oid]
+        assert (await caller.batch((oid, 1000))).json()["objects"][0]["error"]["code"] == 404
+        upstream.answers = {"/objects/batch": (504, {}, b"")}
+        assert (await caller.batch((oid, 1000))).status_code == 503
+
+
+async def test_a_store_that_is_away_takes_nothing_else_along(
+    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+) -> None:
+    """An outage of the host of objects alone: downloads of absent ones fail, and batches go on."""
+    data = content("store", 1000)
+    oid = upstream.add(data)
+    upstream.store_origin = "http://127.0.0.1:9"
+    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
+        caller = callers(cache)
+        answer = await caller.download(oid, 1000)
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        assert (await caller.http.get(f"{cache.origin}/readyz")).json()["services"] == {"upstream": "serving"}
+        upstream.store_origin = ""
+        assert (await caller.download(oid, 1000)).content == data
+
+
+async def test_an_evicted_object_is_asked_for_again(
+    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+) -> None:
+    """An action that was made from memory has none of the upstream: its client is told to ask again, and gets it."""
+    data = content("evicted", 1000)
+    oid = upstream.add(data)
+    async with running_cache(tmp_path, upstream.origin) as cache:
+        caller = callers(cache)
+        assert (await caller.download(oid, 1000)).content == data
+        await until(lambda: cache.kept == {oid}, "it is kept")
+        remembered = await caller.action(oid, 1000)
+        assert len(upstream.batches) == 1
+        cache.path(oid).unlink()
+        lost = await caller.http.get(remembered.href, headers=remembered.header)
+        assert (lost.status_code, "retry-after" in lost.headers) == (503, True)
+        assert (await caller.download(oid, 1000)).content == data
+        assert len(upstream.batches) == 2

@@ -1,0 +1,1 @@
+"""Parts of the cache that need no process."""

@@ -1,0 +1,60 @@
+"""The readers of a fetch: the last one that leaves lets it go on for a while."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.cache import fetch as module
+from services.cache.fetch import HELD_BACK_BYTES, Fetch
+from services.cache.store import ObjectStore
+from services.cache.tokens import Grant
+from services.common.errors import Reason, ServiceError
+from services.facade.auth.action_tokens import Operation
+
+SIZE = 2 * HELD_BACK_BYTES
+GRANT = Grant(Operation.DOWNLOAD, "/far/film", "0" * 64, SIZE, 0, b"")
+
+
+async def test_an_abandoned_fetch_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that joins in time keeps it; after the last one has left for long, it is given up once."""
+    monkeypatch.setattr(module, "_ABANDONED_SECONDS", 0.2)
+    given_up: list[float] = []
+    async with ObjectStore.open(tmp_path / "cache", 10 * SIZE) as store:
+        fetch = Fetch(GRANT, store)
+        fetch.give_up = lambda: given_up.append(asyncio.get_running_loop().time())
+        fetch.join()
+        fetch.join()
+        await fetch.leave()
+        await asyncio.sleep(0.3)
+        await fetch.leave()
+        fetch.join()
+        await asyncio.sleep(0.3)
+        assert given_up == []
+        await fetch.leave()
+        await asyncio.sleep(0.3)
+        assert len(given_up) == 1
+
+
+async def test_the_last_bytes_wait_for_the_hash(tmp_path: Path) -> None:
+    """All are written, and readers get all but the last 64 KiB; room is given back when the last reader has left."""
+    async with ObjectStore.open(tmp_path / "cache", 10 * SIZE) as store:
+        fetch = Fetch(GRANT, store)
+        assert await store.reserve(SIZE, 0)
+        fetch.is_reserved = True
+        fetch.file.open(tmp_path / "file", 0o102)
+        fetch.join()
+        fetch.advance(SIZE)
+        assert await fetch.wait_for(0) == SIZE - HELD_BACK_BYTES
+        waiting = asyncio.create_task(fetch.wait_for(SIZE - HELD_BACK_BYTES))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        fetch.fail(ServiceError(Reason.INTERNAL, "wrong"))
+        with pytest.raises(ServiceError, match="wrong"):
+            await waiting
+        await fetch.end()
+        assert fetch.file.is_open
+        assert not await store.reserve(9 * SIZE + 1, 0)
+        await fetch.leave()
+        assert not fetch.file.is_open
+        assert await store.reserve(10 * SIZE, 0)
