@@ -16,7 +16,12 @@ RUN /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --require-ha
     && find /opt/towpath -path '*/botocore/data/*' -prune -type d \
         ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} + \
     # Pygments, which Rich brings, highlights the code of hundreds of languages, and nothing here shows code.
-    && find /opt/towpath -path '*/pygments/lexers/*' -type f ! -name '__init__*' ! -name '_mapping*' -delete
+    && find /opt/towpath -path '*/pygments/lexers/*' -type f ! -name '__init__*' ! -name '_mapping*' -delete \
+    # Tests of packages, and the sources and type stubs of their compiled modules.
+    && find /opt/towpath/lib -depth -path '*/site-packages/*' -type d -name tests -exec rm -r {} + \
+    && find /opt/towpath/lib -path '*/site-packages/*' -type f \
+        \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.pyx' -o -name '*.pxd' \
+           -o -name '*.pyi' \) -delete
 COPY requirements/build.txt requirements/
 RUN python -m venv /build \
     && /build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/build.txt

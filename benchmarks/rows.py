@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import json
 import secrets
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -64,8 +63,6 @@ WITH made AS (
 )
 INSERT INTO contents (store_id, oid, name) SELECT 1, oid, oid || '.' || left(md5(oid), 16) FROM made
 """
-# What services/storage/objects/usage.py asks for the metrics.
-_COUNT = "SELECT repository_id, count(*), sum(size) FROM objects WHERE removed_at IS NULL GROUP BY repository_id"
 _PATH_BYTES = "SELECT avg(octet_length(path)) FROM locks"
 
 
@@ -84,7 +81,6 @@ async def _main(locks: int, objects: int, pause: float) -> None:
             print(f"\na path has {float(await _one(databases[LOCKS.name], _PATH_BYTES)):.0f} bytes on average\n")
             wal = await _wal_of_changes(server.execute, databases[LOCKS.name], databases[STORAGE.name])
             ROWS.write_text(json.dumps({"rows": rows, "wal": wal}, indent=2) + "\n")
-            await _print_count(databases[STORAGE.name], objects)
         finally:
             for database in databases.values():
                 await database.close()
@@ -201,15 +197,6 @@ async def _wal(
     )
     together, pages = (float(each) for each in told.split("|"))
     return together / _CHANGES, pages / _CHANGES
-
-
-async def _print_count(storage: Database, objects: int) -> None:
-    """Print for how many objects the statement behind `towpath_repository_bytes` ends before its deadline of 10 s."""
-    began = time.perf_counter()
-    await _do(storage, _COUNT)
-    seconds = time.perf_counter() - began
-    millions = 10 / seconds * objects / 1e6
-    print(f"\ncounting them all for the metrics ends within its 10 s up to {millions:,.0f} million objects")
 
 
 if __name__ == "__main__":

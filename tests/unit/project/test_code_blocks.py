@@ -17,6 +17,7 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
+from services.cache.settings import CacheSettings
 from services.cli.main import app
 from services.cli.settings import CommandSettings
 from services.facade.settings import FacadeSettings
@@ -132,7 +133,15 @@ def test_every_command_exists(page: Path) -> None:
 
 @cache
 def _settings() -> set[str]:
-    read = (FacadeSettings, LocksSettings, StorageSettings, SshSettings, CommandSettings, BootstrapSettings)
+    read = (
+        FacadeSettings,
+        LocksSettings,
+        StorageSettings,
+        SshSettings,
+        CacheSettings,
+        CommandSettings,
+        BootstrapSettings,
+    )
     names = {f"TOWPATH_{name.upper()}" for settings in read for name in settings.model_fields}
     environment = "".join(
         path.read_text()

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from services.cache.settings import CacheSettings
 from services.cli.settings import CommandSettings
 from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
@@ -24,6 +25,7 @@ READERS: dict[str, tuple[type[Settings], ...]] = {
     "facade": (FacadeSettings,),
     "facade-2": (FacadeSettings,),
     "ssh": (SshSettings,),
+    "cache": (CacheSettings,),
 }
 # Chosen by the operator for compose itself.
 OF_COMPOSE = {
@@ -31,6 +33,7 @@ OF_COMPOSE = {
     "TOWPATH_IMAGE",
     "TOWPATH_PUBLISH",
     "TOWPATH_SSH_PUBLISH",
+    "TOWPATH_CACHE_PUBLISH",
     "TOWPATH_SSHD_IMAGE",
     "TOWPATH_PUBLISH_SECOND",
     "TOWPATH_PROXY_PUBLISH",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
+from services.cache.settings import CacheSettings
 from services.cli.settings import CommandSettings
 from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
@@ -13,22 +14,29 @@ from services.storage.settings import StorageSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 BEGIN, END = "<!-- settings: begin", "<!-- settings: end -->"
-# Each program and what it reads; "all" are the services.
+# Each program and what it reads.
 PROGRAMS: list[tuple[str, type[Settings]]] = [
     ("facade", FacadeSettings),
     ("locks", LocksSettings),
     ("storage", StorageSettings),
     ("ssh", SshSettings),
+    ("cache", CacheSettings),
     ("`towpath`", CommandSettings),
     ("`towpath`", BootstrapSettings),
 ]
 SERVICES = ["facade", "locks", "storage", "ssh"]
+PROCESSES = [*SERVICES, "cache"]
 
 
 def _default(value: object) -> str:
     if value is PydanticUndefined:
         return "(required)"
     return "" if value is None else f"`{value}`"
+
+
+def _readers(programs: list[str]) -> str:
+    """Return the programs; the services are `all services`, and with the cache `all`."""
+    return ", ".join(programs).replace(", ".join(PROCESSES), "all").replace(", ".join(SERVICES), "all services")
 
 
 def _table() -> str:
@@ -43,8 +51,7 @@ def _table() -> str:
             found += [program] if program not in found else []
             cells[name] = f"{_default(field.default)} | {field.description}"
     rows = [
-        f"| `TOWPATH_{name.upper()}` | {', '.join(programs).replace(', '.join(SERVICES), 'all')} | {cells[name]} |"
-        for name, programs in readers.items()
+        f"| `TOWPATH_{name.upper()}` | {_readers(programs)} | {cells[name]} |" for name, programs in readers.items()
     ]
     return "\n".join(["| variable | read by | default | what it is |", "|---|---|---|---|", *rows])
 
