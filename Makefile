@@ -146,12 +146,13 @@ $(VENV)/bench: $(VENV)/dev requirements/bench.txt
 	@$(call LISTED,bench)
 	@touch $@
 
-# The tests run the real client, real proxies, a real Prometheus, Azure's blobs for one host, and the tool of the
-# benchmarks. What cannot be had is listed, with the tests that are skipped without it.
+# The tests run the real client, real proxies, a real Prometheus, Azure's blobs for one host, another server of the
+# protocol, and the tool of the benchmarks. What cannot be had is listed, with the tests that are skipped without it.
 programs: $(VENV)/dev
 	@sh tests/support/install.sh $(BIN) git git-lfs gcc openssl nginx caddy haproxy apache2 pgbouncer hg wrk prometheus sshd npm chromium chromedriver || true
 	@test -d $(VENV)/oidc-provider/node_modules/oidc-provider || \
 		sh tests/support/install-oidc-provider.sh $(VENV)/oidc-provider || true
 	@test -d $(VENV)/keycloak || sh tests/support/install-keycloak.sh $(VENV)/keycloak || true
 	@test -d $(VENV)/azurite/node_modules/azurite || sh tests/support/install-azurite.sh $(VENV)/azurite || true
+	@sh tests/support/install-lfs-test-server.sh $(BIN) || true
 	@$(BIN)/python -m tests.support.programs

@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--hosts", type=int, choices=[1, 2], default=1, help="hosts of test_crashes and test_races; 2 need a bucket"
     )
+    parser.addoption(
+        "--whole-catalog", action="store_true", help="let test_conformance_defects.py run every case with each defect"
+    )
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

@@ -11,6 +11,7 @@ from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.outside import ROOT, Distributions, Outside
 from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import Stack, running_stack
+from tests.support.transfer import Target
 from tests.support.two_hosts import running_two_hosts
 
 
@@ -97,6 +98,15 @@ def bobs(bob: Workspace, remote: Path, stack: Stack, alices: Clone) -> Clone:
     clone = bob.clone(remote, lfs_url=stack.base_url)
     clone.git("checkout", "--quiet", "-b", "bob")
     return clone
+
+
+@pytest.fixture
+def target(stack: Stack) -> Target:
+    """A new repository to import into, which alice may write."""
+    name = f"studio/import-{secrets.token_hex(4)}"
+    stack.towpath("repo", "add", name)
+    stack.towpath("grant", "alice", name, "--role", "write")
+    return Target(stack, name)
 
 
 @pytest.fixture(scope="session")

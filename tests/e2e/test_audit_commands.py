@@ -24,6 +24,7 @@ SILENT = frozenset(
         "audit list",
         "backup",
         "check",
+        "conformance",
         "explain",
         "forge list",
         "group list",
@@ -155,6 +156,10 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("lock remove", repository, "a.psd", types=("lock.released",))
     async with Client(f"{stack.origin}/{repository}", "ann", secret) as ann:
         assert (await ann.upload(data)).status_code == 200
+    exported = stack.data.parent / "exported"
+    run("repo export", repository, "--to", str(exported), types=("object.exported",))
+    (exported / oid_of(b"imported")).write_bytes(b"imported")
+    run("repo import", repository, "--from", str(exported), types=("object.imported",))
     run("repo add", "audit/fork", types=("repository.created",))
     run("object copy", repository, "audit/fork", "--all", types=("object.copied",))
     run("repo remove", "audit/fork", "--force", types=("repository.removed", "repository.changed"))

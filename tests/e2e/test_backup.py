@@ -143,6 +143,7 @@ async def test_a_restore_that_is_killed_at_its_beginning(own: Stack, alice: Clie
     assert (await alice.download(oid_of(DATA["one"]), len(DATA["one"]))).content == DATA["one"]
 
 
+@pytest.mark.drill
 async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> None:
     """While uploads, locks and unlocks go on, a backup and a check see a sound stack, and what was acknowledged."""
     activity = Activity(alice, "load", Moment.UPLOADED)

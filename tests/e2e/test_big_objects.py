@@ -112,6 +112,7 @@ def _receive(action: Action, size: int = SIZE) -> str:
 
 
 @pytest.mark.usefixtures("relayed")
+@pytest.mark.drill
 async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
     """3 GiB go up and down, and no process of Towpath grows by more than 64 MiB; ranges past 2 GiB are right."""
     oid = _oid()
@@ -139,6 +140,7 @@ async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
 
 
 @pytest.mark.usefixtures("relayed")
+@pytest.mark.drill
 async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedFS) -> None:
     """Large objects go up and down together, relayed to S3, and facade and storage grow by less than 128 MiB."""
     starts = [number * EACH_BLOCKS for number in range(EIGHT)]
@@ -164,6 +166,7 @@ async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedF
 
 
 @pytest.mark.usefixtures("relayed")
+@pytest.mark.drill
 async def test_readers_that_stand_still_take_no_memory(roomy: Stack) -> None:
     """Slow downloads hold back the service: it keeps far less for each of them than the 64 MiB to come (trap-9)."""
     data = content("slowly read", 64 * BLOCK)

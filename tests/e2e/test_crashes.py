@@ -122,6 +122,7 @@ def _indexed(stack: Stack) -> set[str]:
 
 
 @pytest.mark.parametrize(("victim", "moment"), POINTS, ids=[f"{victim}-{moment.name}" for victim, moment in POINTS])
+@pytest.mark.drill
 async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
     """The victim dies at the moment, in the midst of uploads, locks and unlocks (trap-2, trap-3)."""
     name = f"{victim}-{moment.name}"
@@ -149,6 +150,7 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
         await until(lambda: stored(crashing) <= _indexed(crashing), "no file is stored that no repository holds")
 
 
+@pytest.mark.drill
 async def test_nothing_of_all_that_is_lost(crashing: Stack, client: Client, total: Ledger) -> None:
     """After the last point, everything that was acknowledged at any of them is as it was, and no file is missing."""
     await _assert_kept(client, total)
@@ -158,6 +160,7 @@ async def test_nothing_of_all_that_is_lost(crashing: Stack, client: Client, tota
         assert stored(crashing) == _indexed(crashing)
 
 
+@pytest.mark.drill
 def test_there_are_twenty_five_points() -> None:
     """The issue asks for 25 crash points, all different."""
     assert len(set(POINTS)) == 25

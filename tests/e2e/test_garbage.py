@@ -200,6 +200,7 @@ class Drill:
         return process.returncode, output, errors
 
 
+@pytest.mark.drill
 def test_nothing_that_a_ref_names_is_lost(computer: Callable[[str], Workspace], remote: Path, stack: Stack) -> None:
     """200 pushes of shared objects amid 50 collections: every branch that is left can be cloned whole."""
     drill = Drill(stack, remote, computer)

@@ -15,6 +15,7 @@ def _pids(stack: Stack, name: str) -> set[int]:
     return {process.pid for process in stack.services(name)}
 
 
+@pytest.mark.drill
 async def test_the_other_facade_takes_what_comes() -> None:
     """While one of two facades hangs, new connections are the other one's; it is started again in the end."""
     with running_stack() as stack:
@@ -29,6 +30,7 @@ async def test_the_other_facade_takes_what_comes() -> None:
 
 
 @pytest.mark.parametrize("name", ["storage", "locks", "postgres"])
+@pytest.mark.drill
 async def test_what_hangs_is_started_again(name: str) -> None:
     """A service, or Postgres, that is stopped comes back by itself, and people go on."""
     with running_stack() as stack:

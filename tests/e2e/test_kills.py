@@ -20,6 +20,7 @@ _CLIENTS = 6
 
 
 @pytest.mark.timeout(LONG_SECONDS * (ROUNDS + 1))
+@pytest.mark.drill
 async def test_everything_is_killed_amid_small_uploads() -> None:
     """After each start all is read whole, from the first moment on; at the end a check finds nothing."""
     moments = random.Random(3)  # noqa: S311 - moments, not secrets

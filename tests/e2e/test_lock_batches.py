@@ -57,6 +57,7 @@ def _paths_of(locks: Sequence[dict[str, object]]) -> list[object]:
     return [lock["path"] for lock in locks]
 
 
+@pytest.mark.drill
 async def test_one_of_two_processes_gets_all_paths(contenders: dict[str, Process], onlooker: Client) -> None:
     """Of two that want overlapping paths at once, one gets all of its own, and the other none."""
     for number in range(ROUNDS):
@@ -81,6 +82,7 @@ async def test_one_of_two_processes_gets_all_paths(contenders: dict[str, Process
         assert await onlooker.all_locks() == []
 
 
+@pytest.mark.drill
 async def test_paths_change_hands_whole(contenders: dict[str, Process], onlooker: Client) -> None:
     """While nobody waits for the other, each call gets all or nothing, and each unlock removes what was locked."""
 

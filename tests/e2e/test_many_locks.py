@@ -81,6 +81,7 @@ async def _verified(client: Client, limit: int) -> list[dict[str, Any]]:
         body["cursor"] = page["next_cursor"]
 
 
+@pytest.mark.drill
 async def test_ten_thousand_locks_are_listed_without_loss_or_repeat(alice: Client, crowded: Stack) -> None:
     """Whatever comes and goes meanwhile, every standing lock is listed once, by every page size and by verify."""
     paths = [f"standing/{n}.dat" for n in range(STANDING)]
@@ -107,6 +108,7 @@ async def test_ten_thousand_locks_are_listed_without_loss_or_repeat(alice: Clien
     assert {lock_id: left[lock_id] for lock_id in standing} == standing
 
 
+@pytest.mark.drill
 async def test_page_ends_with_the_lock_that_is_removed(alice: Client) -> None:
     """A page after a lock that has gone since begins with the next one (trap-16)."""
     for n in range(20):

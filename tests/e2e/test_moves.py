@@ -145,6 +145,7 @@ def _move(stack: Stack, from_name: str, to_name: str, url: str, *, kills: tuple[
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.drill
 def test_a_site_moves_to_s3_and_back(disk_stack: Stack, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
     """No client fails, nothing is lost, and the store that was left can be deleted."""
     asyncio.run(_fill(disk_stack))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.load import Load, Request
 from tests.support.http import Client
-from tests.support.stack import PATIENT, Stack, running_stack
+from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, until
 
 KINDS = {
@@ -28,7 +28,7 @@ FREEZE_SECONDS = 5
 @pytest.fixture(scope="module")
 def failing() -> Iterator[Stack]:
     """One stack for all the outages."""
-    with running_stack(environment=PATIENT) as stack:
+    with running_stack() as stack:
         yield stack
 
 

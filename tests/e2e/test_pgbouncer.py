@@ -22,7 +22,7 @@ from tests.support.http import Client, content, oid_of
 from tests.support.pgbouncer import PgBouncer, running_pgbouncer
 from tests.support.postgres import TestPostgres
 from tests.support.service_process import service_process
-from tests.support.stack import PATIENT, TOWPATH, Stack, running_stack
+from tests.support.stack import TOWPATH, Stack, running_stack
 from tests.support.storage import StorageClient
 from tests.support.waiting import STEP_SECONDS, finished, until
 
@@ -58,7 +58,7 @@ def pooled(pgbouncer: PgBouncer, database_url: SecretStr) -> str:
 @pytest.fixture
 def stack(pooled: str) -> Iterator[Stack]:
     """A `towpath up --demo` on that."""
-    with running_stack(environment={**PATIENT, "TOWPATH_DATABASE_URL": pooled}) as running:
+    with running_stack(environment={"TOWPATH_DATABASE_URL": pooled}) as running:
         yield running
 
 

@@ -14,9 +14,11 @@ import httpx
 import pytest
 
 from services.facade.web.media_types import DIALECTS, Dialect
+from tests.e2e.test_resumable_uploads import CUTS, MOST_SENT, SIZE
+from tests.support.cutting_proxy import cutting_proxy
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
-from tests.support.proxies import Proxy, free_port, running_caddy, running_nginx
+from tests.support.proxies import NAME, Proxy, free_port, running_caddy, running_nginx
 from tests.support.second_facade import SecondFacade
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import until
@@ -62,8 +64,8 @@ def _client(proxy: Proxy, stack: Stack, user: str = "alice", *, ref: str | None 
     return Client(base_url, user, stack.tokens[user], ref=ref, verify=_trusting(proxy))
 
 
-def _computer(folder: Path, proxy: Proxy, stack: Stack, user: str) -> Workspace:
-    computer = Workspace(folder / user, user, stack.tokens[user], origin=proxy.origin)
+def _computer(folder: Path, proxy: Proxy, stack: Stack, user: str, *, origin: str = "") -> Workspace:
+    computer = Workspace(folder / user, user, stack.tokens[user], origin=origin or proxy.origin)
     computer.git("config", "--global", "http.sslCAInfo", proxy.files.authority)
     return computer
 
@@ -98,6 +100,29 @@ def test_a_big_object_is_passed_on_while_it_comes(proxy: Proxy, stack: Stack, tm
     assert proxy.memory() < size / 2
     moved = [request for request in proxy.requests() if request.method in ("PUT", "GET")]
     assert {request.status for request in moved} <= {200}
+
+
+@pytest.mark.usefixtures("relayed")
+async def test_an_upload_goes_on_where_it_broke_off(proxy: Proxy, stack: Stack, tmp_path: Path) -> None:
+    """The proxy passes on what came before each cut, and the real client sends none of that again."""
+    data = content(f"resumed {proxy.origin}", SIZE)
+    target = proxy.origin.removeprefix("https://")
+    async with cutting_proxy([target], CUTS) as cutting:
+        origin = f"https://{NAME}:{cutting.address.rpartition(':')[2]}"
+
+        def push_and_clone() -> bytes:
+            alice = _computer(tmp_path, proxy, stack, "alice", origin=origin)
+            clone = shared_repository(alice, tmp_path / "remote.git", lfs_url=f"{origin}/demo/assets")
+            clone.git("config", "lfs.tustransfers", "true")
+            clone.commit({"big.dat": data})
+            clone.git("push", "origin", "main")
+            url = f"{proxy.origin}/demo/assets"
+            there = _computer(tmp_path, proxy, stack, "bob").clone(tmp_path / "remote.git", lfs_url=url)
+            return (there.path / "big.dat").read_bytes()
+
+        assert await asyncio.to_thread(push_and_clone) == data
+        assert cutting.cuts_made == len(CUTS)
+        assert SIZE < cutting.sent <= MOST_SENT
 
 
 @pytest.mark.usefixtures("relayed")

@@ -30,6 +30,7 @@ def _hashes(folder: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.drill
 def test_two_hundred_files_of_up_to_200_mb_arrive_elsewhere(
     alices: Clone, bob: Workspace, remote: Path, stack: Stack
 ) -> None:

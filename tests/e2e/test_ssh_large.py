@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.e2e.test_ssh import MIB, running_site
 from tests.support.git import shared_repository
@@ -13,6 +14,7 @@ SIZE = 1024 * MIB
 GROWTH = 64 * MIB
 
 
+@pytest.mark.drill
 def test_a_gibibyte_each_way(tmp_path: Path) -> None:
     """The real client pushes a file of 1 GiB, and another user clones it; the SSH service grows by 64 MiB at most."""
     with running_site({}) as site:

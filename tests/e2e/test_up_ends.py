@@ -18,7 +18,7 @@ from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.up.programs import tables_are_newest
 from tests.support.http import Client, content, oid_of
 from tests.support.postgres import TestPostgres
-from tests.support.stack import PATIENT, TOWPATH, Stack, processes_of, running_stack
+from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.waiting import STEP_SECONDS, until
 
 FACADES = 2
@@ -29,7 +29,7 @@ BIG = 32 * 1024 * 1024
 @pytest.fixture
 def stack() -> Iterator[Stack]:
     """A `towpath up --demo` for one test, which may stop it."""
-    with running_stack(environment=PATIENT) as own:
+    with running_stack() as own:
         yield own
 
 

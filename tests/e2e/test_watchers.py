@@ -27,6 +27,7 @@ KILLED = ("facade", "locks", "postgres", "facade", "locks")
 
 
 @pytest.mark.timeout(3 * LONG_SECONDS)
+@pytest.mark.drill
 async def test_three_hundred_watchers_while_services_are_killed() -> None:
     """Each hears of each of a thousand changes once, and of the changes of each path in order."""
     with running_stack() as stack:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.programs import needed
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 if TYPE_CHECKING:  # the package may be absent
     from collections.abc import AsyncIterator
@@ -110,7 +110,9 @@ async def running_chromium() -> AsyncIterator[Browser]:
     """Run a Chromium until the block ends."""
     playwright = pytest.importorskip("playwright.async_api", reason="the package playwright is not installed")
     async with playwright.async_playwright() as driver:
-        browser: Browser = await driver.chromium.launch(executable_path=needed("chromium"), args=_OPTIONS)
+        browser: Browser = await driver.chromium.launch(
+            executable_path=needed("chromium"), args=_OPTIONS, timeout=START_SECONDS * 1_000
+        )
         try:
             yield browser
         finally:

@@ -23,8 +23,8 @@ new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default
 """The function that gives a new stack its place for objects; None means the data folder."""
 
 READY = "Towpath is ready: "
-PATIENT = {"TOWPATH_RPC_SECONDS": str(STEP_SECONDS)}
-"""The setting of facades that wait out the restart of a service on a machine under load, too."""
+_PATIENT = {"TOWPATH_RPC_SECONDS": str(STEP_SECONDS)}
+"""The setting with which a machine under load decides about no test: its disk may stand still for 12 s, too."""
 
 TOWPATH = [sys.executable, "-m", "services.cli"]
 
@@ -56,7 +56,7 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, **self._transfer, **self.environment},
+            env={**os.environ, **_PATIENT, **self._transfer, **self.environment},
             cwd=self.folder,
             start_new_session=True,
         )

@@ -110,23 +110,37 @@ async def test_a_rate_is_shared_by_all_facades(inner: Inner, facades: Sequence[R
             assert refused.headers["Retry-After"] == "300"
 
 
-@pytest.mark.parametrize("split", [(8, 8, 8), (20, 2, 2), (24, 0, 0)], ids=["even", "uneven", "one"])
-async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
-    inner: Inner, facades: Sequence[RunningFacade], split: Sequence[int]
-) -> None:
-    """Within 5 % of the rate and the burst: what is refused costs nothing, and no facade has a share of its own."""
-    site = await _new_site(inner, facades, per_hour=FAST)
-    seconds = 4.0
-    statuses: Counter[int] = Counter()
-    passes: list[float] = []
+@dataclass
+class Load:
+    """Requests that 24 connections make for some seconds, each the next one as soon as it has its answer.
 
-    async def load(client: Client, until: float) -> None:
+    `passes` are the moments of those that passed, `refusals` of those that did not.
+    """
+
+    passes: list[float]
+    refusals: list[float]
+    seconds: float
+
+    @property
+    def is_over_the_rate(self) -> bool:
+        """True unless a busy machine kept requests back: so few that all passed, or none for as long as a burst lasts."""
+        moments = sorted(self.passes + self.refusals)
+        return bool(self.refusals) and all(later - earlier < 2 for earlier, later in itertools.pairwise(moments))
+
+
+async def _load(site: Site, split: Sequence[int], seconds: float) -> Load:
+    """Make a load with as many connections to each facade as `split` says."""
+    passes: list[float] = []
+    refusals: list[float] = []
+
+    async def one(client: Client, until: float) -> None:
         while time.monotonic() < until:
             status = (await client.locks()).status_code
-            statuses[status] += 1
+            assert status in (200, 429)
             if status == 200:
                 passes.append(time.monotonic())
             else:
+                refusals.append(time.monotonic())
                 await asyncio.sleep(0.05)
 
     async with site.clients() as clients:
@@ -134,13 +148,26 @@ async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
         # Connections and sign-ins take part of a second, in which nothing is taken; a check of locks is not counted.
         assert Counter(await asyncio.gather(*map(_check_locks, loads))) == {200: len(loads)}
         began = time.monotonic()
-        await asyncio.gather(*(load(client, began + seconds) for client in loads))
-        whole = time.monotonic() - began
-    assert set(statuses) == {200, 429}
-    burst, leased = 2 * PER_SECOND, PER_SECOND // 2
-    assert len(passes) <= burst + leased + PER_SECOND * whole
+        await asyncio.gather(*(one(client, began + seconds) for client in loads))
+        return Load(passes, refusals, time.monotonic() - began)
+
+
+@pytest.mark.parametrize("split", [(8, 8, 8), (20, 2, 2), (24, 0, 0)], ids=["even", "uneven", "one"])
+async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
+    inner: Inner, facades: Sequence[RunningFacade], split: Sequence[int]
+) -> None:
+    """Within 5 % of the rate and the burst: what is refused costs nothing, and no facade has a share of its own."""
+    seconds = 4.0
+    for _ in range(5):
+        site = await _new_site(inner, facades, per_hour=FAST)
+        load = await _load(site, split, seconds)
+        burst, leased = 2 * PER_SECOND, PER_SECOND // 2
+        assert len(load.passes) <= burst + leased + PER_SECOND * load.seconds
+        if load.is_over_the_rate:
+            break
+    assert load.is_over_the_rate
     # A request that is late is made up for, and one that is lost never is: so it is missing at every later moment.
-    latest = list(enumerate((at - passes[0] for at in passes), start=1))[len(passes) // 2 :]
+    latest = list(enumerate((at - load.passes[0] for at in load.passes), start=1))[len(load.passes) // 2 :]
     missing = min(burst + PER_SECOND * elapsed - number for number, elapsed in latest)
     assert missing <= 0.05 * (burst + PER_SECOND * seconds)
     assert latest[-1][1] > seconds / 2
