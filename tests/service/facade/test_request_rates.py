@@ -123,7 +123,7 @@ class Load:
 
     @property
     def is_over_the_rate(self) -> bool:
-        """True unless a busy machine kept requests back: so few that all passed, or none for as long as a burst lasts."""
+        """True unless a busy machine kept requests back: all passed, or none was made for as long as a burst lasts."""
         moments = sorted(self.passes + self.refusals)
         return bool(self.refusals) and all(later - earlier < 2 for earlier, later in itertools.pairwise(moments))
 
