@@ -1,13 +1,12 @@
 """Downloads: GET and HEAD {base}/objects/{oid}, by the token of an action of the cache."""
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from services.cache.context import CacheContext
-from services.cache.readers import Reader
+from services.cache.readers import Damaged, Pieces, Reader
 from services.cache.tokens import Grant
 from services.common.errors import FailedPrecondition, ServiceError, Unavailable
 from services.facade.server.object_response import ObjectResponse, WholeResponse, can_send_files
@@ -33,20 +32,31 @@ async def download(request: Request, grant: Grant, context: CacheContext) -> Res
         return Response(status_code=304, headers={"ETag": etag})
     asked = headers.getlist("range") if ranges.if_range_matches(headers.get("if-range"), etag) else []
     part = ranges.parse_range(asked, grant.size)
+    try:
+        part, first, rest = await _begun(request, grant, context, part)
+    except Damaged:
+        # Nothing was sent, so that the client need not ask again.
+        part, first, rest = await _begun(request, grant, context, part)
+    requested = part or whole
+    answered = ranges.headers(requested, grant.size, etag, partial=part is not None)
+    status = 206 if part else 200
+    if isinstance(first, bytes) and len(first) == requested.end - requested.start:
+        await rest.aclose()
+        return WholeResponse(first, status_code=status, headers=answered)
+    return ObjectResponse(
+        first, rest, status_code=status, headers=answered, idle_seconds=context.settings.body_idle_seconds
+    )
+
+
+async def _begun(
+    request: Request, grant: Grant, context: CacheContext, part: ranges.ByteRange | None
+) -> tuple[ranges.ByteRange | None, bytes | FilePart, Pieces]:
+    """Open the object; return the part that is sent, None for all of it, its first piece, and the others."""
     reader = await _opened(request, grant, context)
     if reader.is_whole_only:
         part = None
-    requested = part or whole
-    answered = ranges.headers(requested, grant.size, etag, partial=part is not None)
-    sent = _sent(reader, requested, by_kernel=can_send_files(request.scope))
-    first = await anext(sent, b"")
-    status = 206 if part else 200
-    if isinstance(first, bytes) and len(first) == requested.end - requested.start:
-        await sent.aclose()
-        return WholeResponse(first, status_code=status, headers=answered)
-    return ObjectResponse(
-        first, sent, status_code=status, headers=answered, idle_seconds=context.settings.body_idle_seconds
-    )
+    pieces = _sent(reader, part or ranges.ByteRange(0, grant.size), by_kernel=can_send_files(request.scope))
+    return part, await anext(pieces, b""), pieces
 
 
 async def _opened(request: Request, grant: Grant, context: CacheContext) -> Reader:
@@ -61,7 +71,7 @@ async def _opened(request: Request, grant: Grant, context: CacheContext) -> Read
     return reader
 
 
-async def _sent(reader: Reader, part: ranges.ByteRange, *, by_kernel: bool) -> AsyncGenerator[bytes | FilePart, None]:
+async def _sent(reader: Reader, part: ranges.ByteRange, *, by_kernel: bool) -> Pieces:
     try:
         async with aclosing(reader.pieces(part, by_kernel=by_kernel)) as pieces:
             async for piece in pieces:

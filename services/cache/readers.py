@@ -12,6 +12,7 @@ from services.cache.store import Entry, ObjectStore
 from services.cache.tokens import Grant
 from services.cache.upstream import Upstream
 from services.common.concurrency.uncancellable import run_in_thread
+from services.common.errors import DataLoss, Reason
 from services.common.files import OwnedDescriptor
 from services.facade.server.sendfile import FilePart
 from services.facade.web.ranges import ByteRange
@@ -41,6 +42,13 @@ class Reader(ABC):
         """End the reading."""
 
 
+class Damaged(DataLoss):
+    """A kept file is not the object any more; it was dropped, so that whoever asks next has it fetched."""
+
+    def __init__(self, oid: str) -> None:
+        super().__init__(Reason.OBJECT_DAMAGED, f"the cache had a damaged file of object {oid}; try again")
+
+
 class KeptReader(Reader):
     """Reads a file that is kept."""
 
@@ -50,9 +58,19 @@ class KeptReader(Reader):
         self._file = file
 
     async def pieces(self, part: ByteRange, *, by_kernel: bool) -> Pieces:
-        """Yield a part of the file."""
+        """Yield a part of the file; of all of it, the last piece after its hash is known to be right.
+
+        Raises `Damaged` instead of the last piece.
+        """
+        is_whole = part == ByteRange(0, self._entry.size)
+        hashed, count = hashlib.sha256(), 0
         async with aclosing(_file_pieces(self._file.number, part, by_kernel=by_kernel)) as pieces:
             async for piece in pieces:
+                if is_whole:
+                    count += await run_in_thread(_hash, hashed, piece)
+                    if count == part.end and hashed.hexdigest() != self._entry.oid:
+                        await self._store.drop(self._entry)
+                        raise Damaged(self._entry.oid)
                 yield piece
 
     async def close(self) -> None:
@@ -113,6 +131,13 @@ class PassingReader(Reader):
     async def close(self) -> None:
         """End the request to the upstream."""
         await self._chunks.aclose()
+
+
+def _hash(hashed: "hashlib._Hash", piece: bytes | FilePart) -> int:
+    """Add a piece to a hash, and return its bytes: fewer than it should have where the file has become shorter."""
+    data = piece if isinstance(piece, bytes) else os.pread(piece.file, piece.count, piece.offset)
+    hashed.update(data)
+    return len(data)
 
 
 async def _file_pieces(file: int, part: ByteRange, *, by_kernel: bool) -> Pieces:

@@ -8,6 +8,7 @@ FOLDER/lock                locked by the process that works on the folder
 import asyncio
 import fcntl
 import os
+import shutil
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
@@ -110,7 +111,7 @@ class ObjectStore:
             self.close_object(entry)
             raise
         self.close_object(entry)
-        await self._drop(entry)
+        await self.drop(entry)
         return None
 
     def close_object(self, entry: Entry) -> None:
@@ -165,7 +166,7 @@ class ObjectStore:
         self._tell_of_room()
         return entry
 
-    async def _drop(self, entry: Entry) -> None:
+    async def drop(self, entry: Entry) -> None:
         """Forget an object whose file is damaged."""
         if self._entries.get(entry.oid) is entry:
             _log.warning("a file of the cache is damaged and is dropped", oid=entry.oid)
@@ -182,7 +183,7 @@ class ObjectStore:
 
     async def _unlink(self, entry: Entry) -> None:
         try:
-            await run_in_thread(self.path(entry.oid).unlink, missing_ok=True)
+            await run_in_thread(_remove, self.path(entry.oid))
         except OSError as error:
             # It goes on to be counted, as it goes on to take its bytes.
             _log.error("an object cannot be removed", oid=entry.oid, error=str(error))
@@ -239,6 +240,14 @@ def _found(objects: Path) -> Iterator[tuple[str, int, float]]:
 def _folders(parent: Path) -> list[Path]:
     with os.scandir(parent) as entries:
         return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _remove(path: Path) -> None:
+    """Remove an object, and whatever else may have come into its place."""
+    try:
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        shutil.rmtree(path)
 
 
 def _open_file(path: Path, size: int, file: OwnedDescriptor, touches: bool) -> bool:

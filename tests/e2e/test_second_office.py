@@ -9,6 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.damage import DAMAGE
 from tests.support.folders import temporary_folder
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content
@@ -168,6 +169,19 @@ def test_the_far_office_away(offices: TwoOffices, pushed: Clone, remote: Path, t
     first.lfs("lock", "reel-0.dat")
     assert first.git("config", "--get-regexp", "locksverify").stdout == settings
     assert pushed.path.exists()
+
+
+@pytest.mark.usefixtures("pushed")
+def test_the_disk_of_the_cache_rots(offices: TwoOffices, remote: Path, tmp_path: Path) -> None:
+    """Every file of the cache has a wrong bit: the next clone has the right bytes all the same."""
+    offices.workspace(tmp_path / "bob", "bob").clone(remote, "first", lfs_url=offices.lfs_url)
+    objects = offices.near.data / "cache" / "objects"
+    kept = [path for path in objects.rglob("*") if path.is_file()]
+    assert len(kept) == len(FILES)
+    for path in kept:
+        DAMAGE["the first bit"](path)
+    clone = offices.workspace(tmp_path / "later", "bob").clone(remote, "second", lfs_url=offices.lfs_url)
+    assert {name: (clone.path / name).read_bytes() for name in FILES} == FILES
 
 
 def test_in_front_of_another_server(remote: Path, tmp_path: Path) -> None:

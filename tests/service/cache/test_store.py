@@ -11,6 +11,7 @@ import pytest
 
 from tests.service.cache.conftest import MIB, Callers
 from tests.support.cache import RunningCache, running_cache
+from tests.support.damage import DAMAGE, DAMAGED_SIZE
 from tests.support.http import content, oid_of
 from tests.support.scripted_upstream import ScriptedUpstream
 from tests.support.service_process import service_process
@@ -117,6 +118,58 @@ async def test_a_file_that_changes_is_dropped(upstream: ScriptedUpstream, caller
         os.truncate(cache.path(oid), 5)
         assert (await caller.download(oid, len(data))).content == data
         assert await cache.metric("towpath_cache_damaged_total", place="kept") == 1
+    assert len(upstream.downloads(oid)) == 2
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+async def test_a_damaged_file_is_not_sent(
+    kind: str, upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+) -> None:
+    """A caller gets the object all the same, and it is kept anew."""
+    data = content("damaged", DAMAGED_SIZE)
+    oid = upstream.add(data)
+    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
+        caller = callers(cache)
+        await caller.download(oid, len(data))
+        await until(lambda: cache.kept == {oid}, "it is kept")
+        DAMAGE[kind](cache.path(oid))
+        for _ in range(2):
+            assert (await caller.download(oid, len(data))).content == data
+        assert await cache.metric("towpath_cache_damaged_total", place="kept") == 1
+        await until(lambda: cache.path(oid).is_file() and cache.path(oid).read_bytes() == data, "it is kept anew")
+    assert len(upstream.downloads(oid)) == 2
+
+
+async def test_a_damaged_file_by_a_remembered_right(
+    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+) -> None:
+    """The caller's action leads to the cache alone: the caller is told to ask again, and the upstream is asked."""
+    data = content("damaged and remembered", DAMAGED_SIZE)
+    oid = upstream.add(data)
+    async with running_cache(tmp_path, upstream.origin) as cache:
+        caller = callers(cache)
+        await caller.download(oid, len(data))
+        await until(lambda: cache.kept == {oid}, "it is kept")
+        DAMAGE["the first bit"](cache.path(oid))
+        refused = await caller.download(oid, len(data))
+        assert refused.status_code == 503
+        assert int(refused.headers["Retry-After"]) <= 30
+        assert (await caller.download(oid, len(data))).content == data
+    assert len(upstream.downloads(oid)) == 2
+
+
+async def test_a_large_damaged_file_is_cut(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """An object of several pieces is found to be wrong while it is sent: nobody gets its end; the next try works."""
+    data = content("large and damaged", 3 * MIB)
+    oid = upstream.add(data)
+    async with running_cache(tmp_path, upstream.origin) as cache:
+        caller = callers(cache)
+        await caller.download(oid, len(data))
+        await until(lambda: cache.kept == {oid}, "it is kept")
+        DAMAGE["the first bit"](cache.path(oid))
+        with pytest.raises(httpx.RemoteProtocolError):
+            await caller.download(oid, len(data))
+        assert (await caller.download(oid, len(data))).content == data
     assert len(upstream.downloads(oid)) == 2
 
 

@@ -40,6 +40,7 @@ def _all(values: str) -> dict[str, str]:
 
 _HOOKS = "towpath_webhook_deliveries_total"
 _HTTP = "towpath_http_requests_total"
+_DAMAGED, _UPSTREAM = "towpath_cache_damaged_total", "towpath_cache_upstream_errors_total"
 _REJECTED = "towpath_uploads_rejected_total"
 _LAG, _LATENCY = "towpath_event_loop_lag_seconds", "towpath_http_request_seconds"
 _AVAILABLE = 'towpath_storage_available_bytes{instance="a"}'
@@ -108,6 +109,29 @@ CASES = {
     "TowpathUploadsCorrupt": Case(
         {f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0x10 3x30", f'{_REJECTED}{{reason="SIZE_MISMATCH"}}': "0x10 2x30"},
         {f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0x10 2x30", f'{_REJECTED}{{reason="STORAGE_FULL"}}': "0+9x40"},
+    ),
+    "TowpathCollectionRefused": Case(
+        {'towpath_garbage_collections_refused_total{reason="TOO_MUCH_GARBAGE"}': "0x10 1x30"},
+        {
+            'towpath_garbage_collections_refused_total{reason="TOO_MUCH_GARBAGE"}': "1x40",
+            'towpath_garbage_collections_total{result="completed"}': "0+1x40",
+        },
+    ),
+    "TowpathCacheDamaged": Case(
+        {
+            f'{_DAMAGED}{{place="kept",instance="a"}}': "0x10 1x30",
+            f'{_DAMAGED}{{place="upstream",instance="a"}}': "0x10 1x30",
+            f'{_DAMAGED}{{place="kept",instance="b"}}': "0x40",
+        },
+        {f'{_DAMAGED}{{place="kept",instance="a"}}': "7x40"},
+        alerts=2,
+    ),
+    "TowpathUpstreamAway": Case(
+        {f'{_UPSTREAM}{{failure="away",instance="a"}}': "0+1x30"},
+        {
+            f'{_UPSTREAM}{{failure="away",instance="a"}}': "0x5 1x30",
+            f'{_UPSTREAM}{{failure="refused",instance="a"}}': "0+1x40",
+        },
     ),
     "TowpathErrors": Case(
         {
