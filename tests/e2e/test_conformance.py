@@ -30,7 +30,7 @@ BY_LUCK = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(stack: Stack) -> str:
     """The base address of a repository that is there for the test alone, which alice and bob may write."""
     stack.towpath("repo", "add", REPOSITORY)

@@ -92,7 +92,7 @@ class Site:
         return [(lock["path"], lock["released_by"], lock["forced"]) for lock in listed]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tokens(stack: Stack) -> Mapping[str, str]:
     """The tokens of alice, bob, a bot and a git server, which are all users of the stack."""
     tokens = dict(stack.tokens)

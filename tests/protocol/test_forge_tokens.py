@@ -34,7 +34,7 @@ def tied() -> Iterator[Stack]:
 def forge(tied: Stack) -> Iterator[StubForge]:
     """A stub, to whose acme/film a repository of the same name as the stub is tied."""
     with running_forge("gitea") as running:
-        name = f"f{running.port}"
+        name = f"f{running.number}"
         tied.towpath("forge", "add", name, "--kind", "gitea", "--api", running.api_url, "--repositories", "acme/*")
         tied.towpath("repo", "add", f"tied/{name}", "--forge", name, "--forge-repository", "acme/film")
         yield running
@@ -43,8 +43,8 @@ def forge(tied: Stack) -> Iterator[StubForge]:
 @pytest.fixture
 def alice(tied: Stack, forge: StubForge, http: httpx.Client) -> Client:
     """Somebody who may write at the forge."""
-    forge.add(f"alice-{forge.port}", f"secret-{forge.port}", "write")
-    return Client(http, f"{tied.origin}/tied/f{forge.port}", basic("alice", f"secret-{forge.port}"))
+    forge.add(f"alice-{forge.number}", f"secret-{forge.number}", "write")
+    return Client(http, f"{tied.origin}/tied/f{forge.number}", basic("alice", f"secret-{forge.number}"))
 
 
 def _claims(action: dict[str, object]) -> dict[str, object]:
@@ -57,7 +57,7 @@ def _claims(action: dict[str, object]) -> dict[str, object]:
 
 def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge: StubForge, dialect: Dialect) -> None:
     """The forge's role opens every endpoint, as Basic and as Bearer; a lock is that of the forge's login."""
-    blob, secret = new_blob(), f"secret-{forge.port}"
+    blob, secret = new_blob(), f"secret-{forge.number}"
     for authorization in (basic("alice", secret), f"Bearer {secret}"):
         alice = alice.speaking(dialect).showing(authorization)
         entry = alice.entry("upload", blob)
@@ -68,7 +68,7 @@ def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge
         assert alice.get(alice.action("download", blob)).content == blob.content
         locked = alice.lock(f"{authorization[:5]}.dat")
         assert locked.status_code == 201
-        assert locked.json()["lock"]["owner"]["name"] == f"alice-{forge.port}"
+        assert locked.json()["lock"]["owner"]["name"] == f"alice-{forge.number}"
         assert alice.unlock(locked.json()["lock"]["id"]).status_code == 200
 
 
@@ -77,8 +77,8 @@ def test_a_token_for_reading_at_the_forge_reads_only(alice: Client, forge: StubF
     alice = alice.speaking(dialect)
     assert alice.batch("upload", new_blob().entry).status_code == 200
     account = next(iter(forge.logins))
-    forge.tokens[f"reader-{forge.port}"] = Token(account, can_push=False)
-    reader = alice.showing(basic("alice", f"reader-{forge.port}"))
+    forge.tokens[f"reader-{forge.number}"] = Token(account, can_push=False)
+    reader = alice.showing(basic("alice", f"reader-{forge.number}"))
     assert reader.batch("upload", new_blob().entry).status_code == 403
     assert reader.batch("download", new_blob().entry).status_code == 200
     assert reader.lock("a.dat").status_code == 403
@@ -126,17 +126,17 @@ def test_wrong_tokens_and_accounts_without_a_role_are_refused(
     alice: Client, forge: StubForge, dialect: Dialect
 ) -> None:
     """An invented token is 401; that of an account without a role is 404, as for a repository that does not exist."""
-    forge.add("stranger", f"stranger-{forge.port}", None)
-    stranger = alice.speaking(dialect).showing(basic("x", f"stranger-{forge.port}"))
+    forge.add("stranger", f"stranger-{forge.number}", None)
+    stranger = alice.speaking(dialect).showing(basic("x", f"stranger-{forge.number}"))
     assert stranger.batch("download", new_blob().entry).status_code == 404
     assert stranger.lock("a.dat").status_code == 403
-    forge.add("narrow", f"narrow-{forge.port}", "write", can_tell_account=False)
-    narrow = stranger.showing(basic("x", f"narrow-{forge.port}")).batch("download", new_blob().entry)
+    forge.add("narrow", f"narrow-{forge.number}", "write", can_tell_account=False)
+    narrow = stranger.showing(basic("x", f"narrow-{forge.number}")).batch("download", new_blob().entry)
     assert narrow.status_code == 401
     assert "read:user" in narrow.json()["message"]
     invented = stranger.showing(basic("x", "invented"))
     assert invented.batch("download", new_blob().entry).status_code == 401
-    header = f"{basic('x', f'stranger-{forge.port}')}, {alice.authorization}"
+    header = f"{basic('x', f'stranger-{forge.number}')}, {alice.authorization}"
     assert alice.showing(header).batch("upload", new_blob().entry).status_code == 200
 
 

@@ -63,7 +63,7 @@ REFUSED = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def there(new_repository: NewRepository) -> Client:
     """Alice at a repository in which nothing else is locked."""
     return new_repository("contract/paths")

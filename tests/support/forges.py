@@ -1,6 +1,7 @@
 """Stub forges: HTTP servers with the paths and answers of GitHub, GitLab, Gitea and Forgejo that a look-up needs."""
 
 import base64
+import itertools
 import json
 import threading
 import time
@@ -59,6 +60,8 @@ class StubForge:
     held: threading.Event = field(default_factory=threading.Event)
     """Requests wait while this is not set."""
     port: int = 0
+    number: int = field(default_factory=itertools.count(1).__next__)
+    """A number that no other stub of the process has, for names; the port of one that has ended is used again."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     """The path and the credential of every request."""
 

@@ -22,14 +22,14 @@ from tests.support.waiting import STEP_SECONDS, until
 __all__ = ["browser", "terminal"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def keycloak(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keycloak]:
     """Keycloak."""
     async with running_keycloak(tmp_path_factory.mktemp("keycloak")) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def issuer(inner: Inner, keycloak: Keycloak) -> str:
     """The name of Keycloak at the lock service."""
     request = admin.CreateIssuerRequest(

@@ -67,7 +67,7 @@ def gitea() -> Iterator[StubForge]:
 
 async def _tie(service: RunningLocks, forge: StubForge, *, restricted: bool = False, creates: bool = False) -> str:
     """Add the stub as a forge and a repository tied to acme/film; return the repository's name."""
-    name = f"{forge.kind}-{forge.port}"
+    name = f"{forge.kind}-{forge.number}"
     await service.admin_peer.call(
         service.admin.CreateForge,
         admin.CreateForgeRequest(
@@ -128,9 +128,9 @@ async def test_roles_of_each_kind_of_forge(service: RunningLocks, forge: StubFor
     """The forge's roles become ours; who has none there gets the answer of a repository that does not exist."""
     repository = await _tie(service, forge)
     for role, allowed in (("read", "read"), ("write", "write"), ("admin", "write")):
-        forge.add(f"{role}-{forge.port}", f"token-{role}", role)
+        forge.add(f"{role}-{forge.number}", f"token-{role}", role)
         caller = await _authenticate(service, f"token-{role}", repository)
-        assert caller.user_name == f"{role}-{forge.port}"
+        assert caller.user_name == f"{role}-{forge.number}"
         assert (caller.scoped, caller.renewed_by_credential) == (True, True)
         assert 0 < caller.keep_seconds <= GRANTED_SECONDS
         assert await _may(service, f"token-{role}", repository) == allowed
@@ -144,7 +144,7 @@ async def test_roles_of_each_kind_of_forge(service: RunningLocks, forge: StubFor
 async def test_a_token_for_reading_does_not_write(service: RunningLocks, forge: StubForge) -> None:
     """The forge tells the rights of the account; the token may have fewer, and never gets those of another token."""
     repository = await _tie(service, forge)
-    account = forge.add(f"careful-{forge.port}", "token-full", "write")
+    account = forge.add(f"careful-{forge.number}", "token-full", "write")
     forge.tokens["token-read"] = Token(account, can_push=False)
     assert await _may(service, "token-full", repository) == "write"
     assert await _may(service, "token-read", repository) == "read"
@@ -168,7 +168,7 @@ async def _expired(service: RunningLocks, caller: access.AuthenticateResponse, r
 async def test_archived_repositories_are_for_reading(service: RunningLocks, forge: StubForge) -> None:
     """Nobody pushes to a repository that is archived at the forge."""
     repository = await _tie(service, forge)
-    forge.add(f"late-{forge.port}", "token", "admin")
+    forge.add(f"late-{forge.number}", "token", "admin")
     forge.projects["acme/film"].archived = True
     assert await _may(service, "token", repository) == "read"
 
@@ -176,8 +176,8 @@ async def test_archived_repositories_are_for_reading(service: RunningLocks, forg
 async def test_restricted_repositories(service: RunningLocks, forge: StubForge) -> None:
     """Code that everybody reads may have assets that only those read who may push."""
     repository = await _tie(service, forge, restricted=True)
-    forge.add(f"member-{forge.port}", "token-member", "write")
-    forge.add(f"public-{forge.port}", "token-public", None)
+    forge.add(f"member-{forge.number}", "token-member", "write")
+    forge.add(f"public-{forge.number}", "token-public", None)
     forge.projects["acme/film"].visibility = "public"
     assert await _may(service, "token-member", repository) == "write"
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
@@ -197,7 +197,7 @@ async def _reads(service: RunningLocks, token: str, repository: str) -> bool:
 async def test_a_right_that_is_taken_away_ends(service: RunningLocks, forge: StubForge, postgres: TestPostgres) -> None:
     """The right ends within the granted time, and its row with the look-up that finds it gone."""
     repository = await _tie(service, forge)
-    account = forge.add(f"leaving-{forge.port}", "token", "write")
+    account = forge.add(f"leaving-{forge.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     await _check(service, caller, repository, WRITE, "token")
     del forge.projects["acme/film"].roles[account]
@@ -222,7 +222,7 @@ async def test_a_token_that_is_revoked_at_the_forge_ends(
 ) -> None:
     """Its row is deleted, so that it is a stranger's from then on."""
     repository = await _tie(service, gitea)
-    gitea.add(f"revoker-{gitea.port}", "token", "write")
+    gitea.add(f"revoker-{gitea.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     del gitea.tokens["token"]
 
@@ -244,9 +244,9 @@ async def test_a_token_that_is_revoked_at_the_forge_ends(
 async def test_renamed_users_and_repositories(service: RunningLocks, forge: StubForge) -> None:
     """A user is known by the id; a repository that was renamed is followed to its new name, if that is allowed."""
     repository = await _tie(service, forge)
-    account = forge.add(f"maiden-{forge.port}", "token-1", "write")
+    account = forge.add(f"maiden-{forge.number}", "token-1", "write")
     before = await _authenticate(service, "token-1", repository)
-    forge.logins[account] = f"married-{forge.port}"
+    forge.logins[account] = f"married-{forge.number}"
     forge.tokens["token-2"] = Token(account)
     forge.projects["acme/movie"] = forge.projects.pop("acme/film")
     forge.renamed["acme/film"] = "acme/movie"
@@ -262,11 +262,11 @@ async def test_renamed_users_and_repositories(service: RunningLocks, forge: Stub
 async def test_a_login_is_no_proof_of_a_name_here(service: RunningLocks, gitea: StubForge) -> None:
     """Whoever calls itself like a user of ours at the forge is another user."""
     repository = await _tie(service, gitea)
-    ours = await service.add_user(f"boss-{gitea.port}")
-    gitea.add(f"boss-{gitea.port}", "token", "read")
+    ours = await service.add_user(f"boss-{gitea.number}")
+    gitea.add(f"boss-{gitea.number}", "token", "read")
     theirs = await _authenticate(service, "token", repository)
     assert theirs.user_id != ours
-    assert theirs.user_name == f"boss-{gitea.port}@gitea-{gitea.port}"
+    assert theirs.user_name == f"boss-{gitea.number}@gitea-{gitea.number}"
 
 
 async def test_tokens_of_apps_may_read(service: RunningLocks) -> None:
@@ -297,12 +297,12 @@ async def test_tokens_that_lack_a_scope(service: RunningLocks, kind: str, scope:
 async def test_tokens_of_ours_never_reach_a_forge(service: RunningLocks, gitea: StubForge) -> None:
     """Neither good tokens of ours, nor wrong ones, nor credentials for repositories that are tied to no forge."""
     repository = await _tie(service, gitea)
-    await service.add_repository(f"free/{gitea.port}")
-    user = f"local-{gitea.port}"
+    await service.add_repository(f"free/{gitea.number}")
+    user = f"local-{gitea.number}"
     await service.add_user(user)
     ours = await service.add_token(user)
     assert (await _authenticate(service, ours, repository)).user_name == user
-    for token, name in (("tp_wrong", repository), ("token", f"free/{gitea.port}"), ("token", "no/such"), ("t", "")):
+    for token, name in (("tp_wrong", repository), ("token", f"free/{gitea.number}"), ("token", "no/such"), ("t", "")):
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
             await _authenticate(service, token, name)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
@@ -313,7 +313,7 @@ async def test_tokens_of_ours_never_reach_a_forge(service: RunningLocks, gitea: 
 async def test_a_token_counts_only_at_its_forge(service: RunningLocks, gitea: StubForge) -> None:
     """A known token is not sent to another forge, and is nobody's in a repository of another or of none."""
     repository = await _tie(service, gitea)
-    gitea.add(f"only-{gitea.port}", "token", "write")
+    gitea.add(f"only-{gitea.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     with running_forge("gitlab") as other:
         elsewhere = await _tie(service, other)
@@ -329,7 +329,7 @@ async def test_no_administrator_by_the_token_of_a_forge(
 ) -> None:
     """AdminService asks no forge, so that a token of one, which may have ended there, opens nothing."""
     repository = await _tie(service, gitea)
-    gitea.add(f"chief-{gitea.port}", "token", "admin")
+    gitea.add(f"chief-{gitea.number}", "token", "admin")
     caller = await _authenticate(service, "token", repository)
     await postgres.execute(
         f"UPDATE locks.users SET administrator = true WHERE id = {caller.user_id}",  # noqa: S608 - a number
@@ -344,7 +344,7 @@ async def test_no_administrator_by_the_token_of_a_forge(
 async def test_one_look_up_for_many_requests(service: RunningLocks, gitea: StubForge) -> None:
     """Requests of one token that come together share a look-up, and what it told serves those that follow."""
     repository = await _tie(service, gitea)
-    gitea.add(f"many-{gitea.port}", "token", "write")
+    gitea.add(f"many-{gitea.number}", "token", "write")
     gitea.held.clear()
     asking = [asyncio.create_task(_authenticate(service, "token", repository)) for _ in range(20)]
     await until(lambda: bool(gitea.requests), "the look-up begins")
@@ -371,7 +371,7 @@ async def test_the_limit_of_one_token_is_not_that_of_others(service: RunningLock
     """Whoever uses up the requests of a token of theirs keeps nobody else out."""
     with running_forge("github") as forge:
         repository = await _tie(service, forge)
-        forge.add(f"honest-{forge.port}", "token", "write")
+        forge.add(f"honest-{forge.number}", "token", "write")
         forge.instead = Answer(
             403, {"message": "API rate limit exceeded for user ID 7."}, {"X-RateLimit-Remaining": "0"}
         )
@@ -409,9 +409,9 @@ async def test_made_on_first_use(service: RunningLocks, gitea: StubForge) -> Non
     """Whoever may write it at the forge makes the repository, once; whoever may read makes nothing."""
     prefix = await _tie(service, gitea, creates=True)
     name = f"{prefix}/new"
-    account = gitea.add(f"maker-{gitea.port}", "token", "write", name)
+    account = gitea.add(f"maker-{gitea.number}", "token", "write", name)
     gitea.tokens["second"] = Token(account)
-    gitea.add(f"looker-{gitea.port}", "reader", "read", name)
+    gitea.add(f"looker-{gitea.number}", "reader", "read", name)
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await _authenticate(service, "reader", name)
     callers = await asyncio.gather(*(_authenticate(service, token, name) for token in ("token", "second")))
@@ -433,10 +433,12 @@ async def test_made_on_first_use(service: RunningLocks, gitea: StubForge) -> Non
 async def test_another_tie_ends_the_roles(service: RunningLocks, gitea: StubForge) -> None:
     """Roles of one repository at the forge are none in another."""
     repository = await _tie(service, gitea)
-    gitea.add(f"moved-{gitea.port}", "token", "write")
+    gitea.add(f"moved-{gitea.number}", "token", "write")
     gitea.projects["acme/other"] = Project(id=9)
     caller = await _authenticate(service, "token", repository)
-    request = admin.UpdateRepositoryRequest(name=repository, forge=f"gitea-{gitea.port}", forge_repository="acme/other")
+    request = admin.UpdateRepositoryRequest(
+        name=repository, forge=f"gitea-{gitea.number}", forge_repository="acme/other"
+    )
     await service.admin_peer.call(service.admin.UpdateRepository, request)
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await _check(service, caller, repository, READ, "token")
@@ -450,7 +452,7 @@ async def test_another_tie_ends_the_roles(service: RunningLocks, gitea: StubForg
 async def test_a_user_of_a_forge_may_have_grants_here(service: RunningLocks, gitea: StubForge) -> None:
     """A grant of ours counts for a token that the forge knows, even where the forge gives no role."""
     repository = await _tie(service, gitea)
-    account = gitea.add(f"granted-{gitea.port}", "token", "read")
+    account = gitea.add(f"granted-{gitea.number}", "token", "read")
     caller = await _authenticate(service, "token", repository)
     await service.grant(caller.user_name, repository, admin.ROLE_WRITE)
     del gitea.projects["acme/film"].roles[account]
@@ -460,8 +462,8 @@ async def test_a_user_of_a_forge_may_have_grants_here(service: RunningLocks, git
 
 async def test_forges_are_listed_and_removed(service: RunningLocks, gitea: StubForge) -> None:
     """A forge to which repositories are tied stays; its removal ends its tokens, which no list of tokens shows."""
-    repository, name = await _tie(service, gitea), f"gitea-{gitea.port}"
-    gitea.add(f"gone-{gitea.port}", "token", "write")
+    repository, name = await _tie(service, gitea), f"gitea-{gitea.number}"
+    gitea.add(f"gone-{gitea.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     tokens = await service.admin_peer.call(
         service.admin.ListTokens, admin.ListTokensRequest(user_name=caller.user_name)

@@ -220,7 +220,7 @@ async def test_a_forge_s_token_lists_what_the_forge_has_told(
     await service.admin_peer.call(
         service.admin.CreateForge,
         admin.CreateForgeRequest(
-            name=f"forge-{forge.port}",
+            name=f"forge-{forge.number}",
             kind=FORGE_KIND_NUMBERS[forge.kind],
             api_url=forge.api_url,
             repositories=["acme/*"],
@@ -229,11 +229,11 @@ async def test_a_forge_s_token_lists_what_the_forge_has_told(
     told, untold = f"told/{team.repository_id}", f"untold/{team.repository_id}"
     for repository, tied in ((told, "acme/film"), (untold, "acme/other")):
         request = admin.CreateRepositoryRequest(
-            name=repository, forge=f"forge-{forge.port}", forge_repository=tied, public=repository == untold
+            name=repository, forge=f"forge-{forge.number}", forge_repository=tied, public=repository == untold
         )
         await service.admin_peer.call(service.admin.CreateRepository, request)
-    secret = f"forge-token-{forge.port}"
-    forge.add(f"ann-{forge.port}", secret, "write", "acme/film")
+    secret = f"forge-token-{forge.number}"
+    forge.add(f"ann-{forge.number}", secret, "write", "acme/film")
     shown = access.AuthenticateRequest(token=secret, repository=told)
     known = await service.peer.call(service.access.Authenticate, shown)
     assert not known.administrator
