@@ -128,7 +128,7 @@ async def test_killed_amid(site: Stack, tmp_path: Path, victim: str, most_sent: 
     async def kill() -> None:
         await asyncio.to_thread(site.kill_service, victim)
 
-    async with cutting_proxy([site.listen], [SIZE * 80 // 100], kill) as proxy:
+    async with cutting_proxy([site.listen], [SIZE * 80 // 100], kill, rate=8 * MIB) as proxy:
         clone = await asyncio.to_thread(clone_behind, proxy, site, tmp_path)
         await push(clone, data)
         assert proxy.cuts_made == 1

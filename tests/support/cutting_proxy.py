@@ -18,11 +18,16 @@ async def nothing() -> None:
 class CuttingProxy(LoopbackServer):
     """A proxy before servers, each `HOST:PORT`: from each cut on, its connections lead to the next of them.
 
-    It cuts when clients have sent so many bytes in all; their connections are then reset.
+    It cuts when clients have sent so many bytes in all; their connections are then reset. With `rate`, each connection
+    carries at most so many bytes a second, as a line does; without, a busy server has megabytes before it in the
+    buffers of its host, which end with it.
     """
 
-    def __init__(self, targets: Sequence[str], cuts: Sequence[int], on_cut: OnCut = nothing) -> None:
+    def __init__(
+        self, targets: Sequence[str], cuts: Sequence[int], on_cut: OnCut = nothing, rate: int | None = None
+    ) -> None:
         super().__init__()
+        self._seconds_per_byte = 0.0 if rate is None else 1 / rate
         self._targets = targets
         self._cuts = sorted(cuts)
         self._on_cut = on_cut
@@ -50,6 +55,7 @@ class CuttingProxy(LoopbackServer):
                 await server_writer.drain()
                 if self.cuts_made < len(self._cuts) and self.sent >= self._cuts[self.cuts_made]:
                     await self._cut()
+                await asyncio.sleep(len(piece) * self._seconds_per_byte)
         finally:
             self._clients.discard(writer)
             # What was carried reaches the server, as with a proxy that ends in order.
@@ -75,10 +81,10 @@ class CuttingProxy(LoopbackServer):
 
 @asynccontextmanager
 async def cutting_proxy(
-    targets: Sequence[str], cuts: Sequence[int], on_cut: OnCut = nothing
+    targets: Sequence[str], cuts: Sequence[int], on_cut: OnCut = nothing, rate: int | None = None
 ) -> AsyncIterator[CuttingProxy]:
     """Run one."""
-    proxy = CuttingProxy(targets, cuts, on_cut)
+    proxy = CuttingProxy(targets, cuts, on_cut, rate)
     await proxy.start()
     try:
         yield proxy
