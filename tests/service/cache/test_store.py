@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.service.cache.conftest import MIB, Callers
+from tests.service.cache.conftest import MIB, Caller, Callers
 from tests.support.cache import RunningCache, running_cache
 from tests.support.damage import DAMAGE, DAMAGED_SIZE
 from tests.support.http import content, oid_of
@@ -121,6 +121,14 @@ async def test_a_file_that_changes_is_dropped(upstream: ScriptedUpstream, caller
     assert len(upstream.downloads(oid)) == 2
 
 
+async def _keep_damaged(kind: str, cache: RunningCache, caller: Caller, data: bytes) -> None:
+    """Have an object kept, and damage its file."""
+    oid = oid_of(data)
+    await caller.download(oid, len(data))
+    await until(lambda: cache.kept == {oid}, "it is kept")
+    DAMAGE[kind](cache.path(oid))
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 async def test_a_damaged_file_is_not_sent(
     kind: str, upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
@@ -130,9 +138,7 @@ async def test_a_damaged_file_is_not_sent(
     oid = upstream.add(data)
     async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
         caller = callers(cache)
-        await caller.download(oid, len(data))
-        await until(lambda: cache.kept == {oid}, "it is kept")
-        DAMAGE[kind](cache.path(oid))
+        await _keep_damaged(kind, cache, caller, data)
         for _ in range(2):
             assert (await caller.download(oid, len(data))).content == data
         assert await cache.metric("towpath_cache_damaged_total", place="kept") == 1
@@ -148,9 +154,7 @@ async def test_a_damaged_file_by_a_remembered_right(
     oid = upstream.add(data)
     async with running_cache(tmp_path, upstream.origin) as cache:
         caller = callers(cache)
-        await caller.download(oid, len(data))
-        await until(lambda: cache.kept == {oid}, "it is kept")
-        DAMAGE["the first bit"](cache.path(oid))
+        await _keep_damaged("the first bit", cache, caller, data)
         refused = await caller.download(oid, len(data))
         assert refused.status_code == 503
         assert int(refused.headers["Retry-After"]) <= 30
@@ -164,9 +168,7 @@ async def test_a_large_damaged_file_is_cut(upstream: ScriptedUpstream, callers: 
     oid = upstream.add(data)
     async with running_cache(tmp_path, upstream.origin) as cache:
         caller = callers(cache)
-        await caller.download(oid, len(data))
-        await until(lambda: cache.kept == {oid}, "it is kept")
-        DAMAGE["the first bit"](cache.path(oid))
+        await _keep_damaged("the first bit", cache, caller, data)
         with pytest.raises(httpx.RemoteProtocolError):
             await caller.download(oid, len(data))
         assert (await caller.download(oid, len(data))).content == data
