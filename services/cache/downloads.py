@@ -19,7 +19,8 @@ from services.facade.web.request_log import add_log_fields
 async def download(request: Request, grant: Grant, context: CacheContext) -> Response:
     """Send the object, or the part of it that Range names; to HEAD, only the headers.
 
-    Raises `FailedPrecondition` (PRECONDITION_FAILED), `OutOfRange`, and the errors of `Objects.open`.
+    Raises `FailedPrecondition` (PRECONDITION_FAILED), `OutOfRange`, the errors of `Objects.open`, and `Damaged`
+    where the object was damaged on the disk twice in a row.
     """
     headers = request.headers
     etag = f'"{grant.oid}"'
