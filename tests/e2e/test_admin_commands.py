@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import STEP_SECONDS, finished, until
+from tests.support.waiting import STEP_SECONDS, until
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 

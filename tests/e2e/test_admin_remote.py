@@ -18,9 +18,10 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
 from services.cli.admin.pagination import PAGE
 from services.common.rpc.client import ServiceClient
+from tests.support.commands import finished
 from tests.support.ports import free_address
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.waiting import STEP_SECONDS
 
 SECRET = "the secret between the services of this test"
 LOCKS = [sys.executable, "-m", "services.locks"]

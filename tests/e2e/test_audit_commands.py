@@ -11,10 +11,11 @@ import typer
 
 from services.cli.main import app
 from services.locks.audit.event_types import EVENT_TYPES
+from tests.support.commands import finished
 from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, running
-from tests.support.waiting import finished, until
+from tests.support.waiting import until
 
 # Commands that change nothing that has a row: they read, run services, or push and poll for others.
 SILENT = frozenset(

@@ -14,10 +14,11 @@ import pytest
 import tests.support.stack as stacks
 from tests.e2e.activity import Activity, Moment
 from tests.e2e.bytes_at_rest import overwrite, remove, stored
+from tests.support.commands import finished
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.storage import stored_path
-from tests.support.waiting import STEP_SECONDS, finished, until
+from tests.support.waiting import STEP_SECONDS, until
 
 DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
 

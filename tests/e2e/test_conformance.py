@@ -14,12 +14,13 @@ from xml.etree import ElementTree as ET
 import httpx
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Workspace
 from tests.support.http import basic
 from tests.support.lfs_test_server import ADMIN, LfsTestServer, lfs_test_server
 from tests.support.spoiling_proxy import Asked, Forward, Given, spoiling_proxy
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, finished, until
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 REPOSITORY = "demo/conformance"

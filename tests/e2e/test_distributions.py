@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.folders import temporary_folder
 from tests.support.git import Workspace, run
 from tests.support.outside import ROOT, Distributions, Outside
 from tests.support.snippets import replaced, snippet
 from tests.support.stack import Stack, running
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.waiting import LONG_SECONDS
 
 COMMIT_SECONDS = 1_790_000_000
 LEFT_OVER = Path("services", "left_over.py")

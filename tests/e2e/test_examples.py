@@ -15,10 +15,11 @@ import trustme
 from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
+from tests.support.commands import finished
 from tests.support.inner_services import InnerServices, inner_services
 from tests.support.outside import ROOT, Outside
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.waiting import LONG_SECONDS
 
 EXAMPLES = ROOT / "examples"
 REPOSITORY = "studio/film"

@@ -16,13 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.installation import Installation, remove
 from tests.support.interpreters import OLDEST, RUNNING, Interpreter, PackagesMissing, interpreters
 from tests.support.privileges import privileged, users_of
 from tests.support.stack import Stack, processes_of
 from tests.support.starters import Starter, can_mount, ordinary_user, ourselves
-from tests.support.waiting import finished
 
 START_SECONDS = 300
 """The time that a start may take on a host with much else to do, copies of the installation included."""

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content, oid_of
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, blocking_until, finished
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, blocking_until
 
 REPOSITORY = "demo/assets"
 PUSHES = 200

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Workspace
 from tests.support.http import Client, content, oid_of
 from tests.support.pointers import commit_pointers
 from tests.support.scripted_lfs_server import ScriptedServer, Told, scripted_server
 from tests.support.seaweedfs import BUCKET, SeaweedFS
 from tests.support.transfer import Target
-from tests.support.waiting import finished
 
 DATAS = [content(f"object {number}", 500 * number + 1) for number in range(60)] + [content("large", 9_000_000)]
 OBJECTS = {oid_of(data): len(data) for data in DATAS}

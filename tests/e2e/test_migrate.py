@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.support.commands import finished
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.waiting import STEP_SECONDS
 
 FIRST = "the-first-token-of-the-administrator"
 SECOND = "the-second-token-of-the-administrator"

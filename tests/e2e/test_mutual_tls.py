@@ -15,8 +15,9 @@ import trustme
 from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
+from tests.support.commands import finished
 from tests.support.stack import TOWPATH
-from tests.support.waiting import finished, until
+from tests.support.waiting import until
 
 SERVICES = {"storage": "towpath.storage.v1.StorageService", "locks": "towpath.locks.v1.LockService"}
 

@@ -12,11 +12,12 @@ from services.cli.up.runtime_directory import runtime_directory
 from services.common.migration_versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
+from tests.support.commands import finished
 from tests.support.http import Client
 from tests.support.newer_tables import migrate_later
 from tests.support.service_process import wait_ready
 from tests.support.stack import TOWPATH, running_stack
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:

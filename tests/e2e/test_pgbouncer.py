@@ -16,6 +16,7 @@ from services.cli.embedded_postgres import PORT
 from services.database.migrations import migrate
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
+from tests.support.commands import finished
 from tests.support.folders import temporary_folder
 from tests.support.health import wait_serving
 from tests.support.http import Client, content, oid_of
@@ -24,7 +25,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.service_process import service_process
 from tests.support.stack import TOWPATH, Stack, running_stack
 from tests.support.storage import StorageClient
-from tests.support.waiting import STEP_SECONDS, finished, until
+from tests.support.waiting import STEP_SECONDS, until
 
 SERVICES = ("storage", "locks")
 SOCKET = f".s.PGSQL.{PORT}"

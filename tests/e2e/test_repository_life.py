@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content
 from tests.support.stack import TOWPATH, Stack, running_stack
-from tests.support.waiting import blocking_until, finished
+from tests.support.waiting import blocking_until
 
 _versions = itertools.count()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import Client, content
 from tests.support.stack import TOWPATH, Stack, running_stack
-from tests.support.waiting import finished
 
 RATE = "6/min"
 BURST = 10

@@ -14,11 +14,12 @@ import psutil
 import pytest
 
 from tests.e2e.bytes_at_rest import name_of
+from tests.support.commands import finished
 from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running, running_stack
-from tests.support.waiting import START_SECONDS, STEP_SECONDS, finished
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 
 @pytest.fixture(scope="module")

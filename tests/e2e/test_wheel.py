@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.outside import ROOT, Outside
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.waiting import LONG_SECONDS
 
 EXAMPLES = ROOT / "examples" / "python"
 TYPES = ["types-grpcio", "types-grpcio-reflection", "types-grpcio-status", "types-protobuf"]

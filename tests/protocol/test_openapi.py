@@ -12,8 +12,9 @@ import pytest
 from services.conformance.blobs import new_blob
 from tests.protocol.client import Action, Client
 from tests.support import schemathesis_hooks
+from tests.support.commands import finished
 from tests.support.stack import Stack, running_stack
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.waiting import LONG_SECONDS
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
 """The duration of each test; `make fuzz` sets 10 minutes."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import blocking_until, finished
+from tests.support.commands import finished
+from tests.support.waiting import blocking_until
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("storage", "locks", "facade")

@@ -11,8 +11,9 @@ from tests.stack.chart_pods import Cluster
 from tests.stack.compose import ComposeStack, docker
 from tests.stack.rights import require_no_privileges
 from tests.support.chart import CHART, RELEASE, of_kind, rendered
+from tests.support.commands import finished
 from tests.support.http import Client, content, oid_of
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.waiting import STEP_SECONDS
 
 IMAGE = "towpath:local"
 PASSWORD = "a-password-of-the-database"

@@ -10,7 +10,8 @@ import pytest
 from tests.stack.compose import ROOT, ComposeStack, docker, wait_healthy
 from tests.stack.conftest import free_ports
 from tests.stack.work import CREW, REPOSITORY
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.commands import finished
+from tests.support.waiting import STEP_SECONDS
 
 
 def test_compose_without_make_says_what_to_do() -> None:

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from tests.support.commands import finished
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.storage import RunningStorage, running_storage
-from tests.support.waiting import STEP_SECONDS
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,8 @@ class Place:
     async def start(self, *arguments: str | Path) -> asyncio.subprocess.Process:
         """Start `python -m services.backup` on this place."""
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "services.backup", *arguments),
-            env={
-                **os.environ,
-                "TOWPATH_STORAGE_DATABASE_URL": self.database_url.get_secret_value(),
-                "TOWPATH_STORAGE_URL": self.bytes.as_uri(),
-            },
+            *self._command(arguments),
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -56,15 +51,20 @@ class Place:
 
     async def run(self, *arguments: str | Path, status: int = 0) -> Answer:
         """Run it to its end; fail unless its exit status is `status`."""
-        process = await self.start(*arguments)
-        try:
-            output, errors = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGKILL)
-                await process.wait()
-        assert process.returncode == status, errors.decode()
-        return Answer(status, json.loads(output) if output else None, errors.decode())
+        done = await asyncio.to_thread(finished, self._command(arguments), env=self._environment)
+        assert done.returncode == status, done.stderr
+        return Answer(status, json.loads(done.stdout) if done.stdout else None, done.stderr)
+
+    def _command(self, arguments: Sequence[str | Path]) -> list[str | Path]:
+        return [sys.executable, "-m", "services.backup", *arguments]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "TOWPATH_STORAGE_DATABASE_URL": self.database_url.get_secret_value(),
+            "TOWPATH_STORAGE_URL": self.bytes.as_uri(),
+        }
 
 
 @dataclass(frozen=True)

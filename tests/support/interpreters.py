@@ -18,8 +18,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.commands import finished
 from tests.support.outside import ROOT
-from tests.support.waiting import finished
 
 OLDEST = (3, 11)
 RUNNING = sys.version_info[:2]

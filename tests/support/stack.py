@@ -15,9 +15,10 @@ from typing import IO, Any
 
 import psutil
 
+from tests.support.commands import finished
 from tests.support.folders import temporary_folder
 from tests.support.seaweedfs import Prefix
-from tests.support.waiting import START_SECONDS, STEP_SECONDS, finished
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
 """The function that gives a new stack its place for objects; None means the data folder."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.waiting import finished
+from tests.support.commands import finished
 
 _ATTEMPTS = 10
 _RETRY_SECONDS = 1.0

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.commands import finished
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.waiting import LONG_SECONDS
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ work that it can do.
 """
 
 import asyncio
-import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 START_SECONDS = 300
 """Until what was started is of use."""
@@ -52,14 +50,3 @@ def blocking_until(condition: Callable[[], object], what: str, *, seconds: float
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(_PAUSE)
-
-
-def finished(
-    command: Sequence[str | Path],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    seconds: float = STEP_SECONDS,
-) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, well or not, and return its status and output."""
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
 from services.cli.options import parse_rate
+from tests.support.commands import finished
 from tests.support.stack import TOWPATH
-from tests.support.waiting import finished
 
 
 def towpath(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.service.facade.conftest import Place
 from tests.support import schemathesis_hooks
-from tests.support.waiting import LONG_SECONDS, finished
+from tests.support.commands import finished
+from tests.support.waiting import LONG_SECONDS
 
 CHECKS = (
     "not_a_server_error",

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from tests.support.waiting import STEP_SECONDS, finished
+from tests.support.commands import finished
+from tests.support.waiting import STEP_SECONDS
 
 ROOT = Path(__file__).parents[3]
 PROTO = ROOT / "proto"

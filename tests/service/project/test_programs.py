@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import finished
 from tests.support.programs import SKIPPED
-from tests.support.waiting import finished
 
 ROOT = Path(__file__).parents[3]
 
