@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
 
 import pytest
@@ -14,6 +14,7 @@ from services.storage.backends.object_store.backend import ObjectStoreBackend
 from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
+from tests.support.prepared import prepared_folders
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 
 # What a machine under load needs for an example says nothing of the code.
@@ -21,9 +22,12 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let the tests, and what they start, find the programs that `make programs` put beside Python."""
     os.environ["PATH"] = programs.PATH
+    owned = ExitStack()
+    owned.enter_context(prepared_folders())
+    config.add_cleanup(owned.close)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,9 +56,9 @@ async def postgres() -> AsyncIterator[TestPostgres]:
 
 
 @pytest.fixture
-async def database_url(postgres: TestPostgres) -> AsyncIterator[SecretStr]:
-    """The URL of an empty database, for one test."""
-    async with postgres.database() as url:
+async def database_url(request: pytest.FixtureRequest, postgres: TestPostgres) -> AsyncIterator[SecretStr]:
+    """The URL of a database for one test: with the tables of all services, or empty by the marker of that name."""
+    async with postgres.database(empty=request.node.get_closest_marker("empty_database") is not None) as url:
         yield url
 
 

@@ -120,7 +120,7 @@ def test_towpath_starts_restarts_and_stops(user: Starter, installation: Installa
 
 async def test_single_services_find_each_other(installation: Installation, postgres: TestPostgres) -> None:
     """By their sockets, after the migration, with a secret that only two of them have; each stops in its time."""
-    url = (await postgres.create_database()).get_secret_value()
+    url = (await postgres.create_database(empty=True)).get_secret_value()
     # The socket of the tests' Postgres is for its own account.
     owner = postgres.postgres.sockets.stat()
     await asyncio.to_thread(_run_single_services, Starter("postgres", owner.st_uid, owner.st_gid), installation, url)

@@ -183,7 +183,7 @@ def migrate(url: str) -> list[str]:
 
 async def test_database_of_the_operators_own(postgres: TestPostgres, tmp_path: Path) -> None:
     """With --database-url no Postgres is started, and the tables lie there; `towpath migrate` had made them."""
-    url = (await postgres.create_database()).get_secret_value()
+    url = (await postgres.create_database(empty=True)).get_secret_value()
     lines = await asyncio.to_thread(migrate, url)
     assert lines == [f"{name}: the tables are at their newest version" for name in ("storage", "locks")]
     stack = Stack(tmp_path / "var", ("--demo",), {"TOWPATH_DATABASE_URL": url})

@@ -70,21 +70,13 @@ class InnerServices:
         """Return what the services have logged."""
         return (self.folder / "log").read_text()
 
-    def prepare(self) -> None:
-        """Migrate the database and make the administrator."""
-        for service in ("storage", "locks"):
-            self._run(service, "migrate")
-        self.admin_token = self._run("locks", "bootstrap").strip()
-
-    def _run(self, service: str, command: str) -> str:
+    def make_administrator(self) -> None:
+        """Make the administrator, and keep the token."""
+        command = [sys.executable, "-m", "services.locks", "bootstrap"]
         done = subprocess.run(
-            [sys.executable, "-m", f"services.{service}", command],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            timeout=STEP_SECONDS,
-            check=True,
+            command, env=self.environment, stdout=subprocess.PIPE, timeout=STEP_SECONDS, check=True, text=True
         )
-        return done.stdout.decode()
+        self.admin_token = done.stdout.strip()
 
     def start(self, service: str) -> None:
         """Start one of them."""
@@ -141,9 +133,9 @@ class InnerServices:
 async def inner_services(
     database_url: SecretStr, folder: Path, *, certificates: dict[str, str] | None = None
 ) -> AsyncIterator[InnerServices]:
-    """Run both services on an empty database, with mutual TLS where certificates are given."""
+    """Run both services on a database, with mutual TLS where certificates are given."""
     running = InnerServices(folder, database_url, certificates or {})
-    running.prepare()
+    running.make_administrator()
     try:
         for service in ("storage", "locks"):
             running.start(service)

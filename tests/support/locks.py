@@ -21,7 +21,6 @@ from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.client import ServiceClient
 from services.database.engine import create_engine, parse_url
-from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
@@ -210,11 +209,10 @@ async def running_locks(
     limits: Mapping[str, Any] | None = None,
     retries: Retries | None = None,
 ) -> AsyncIterator[RunningLocks]:
-    """Migrate an empty database, serve on it with settings that are `limits`, and make an administrator.
+    """Serve on a database with settings that are `limits`, and make an administrator.
 
     `retries` are those of deliveries to webhooks.
     """
-    await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     secret = await bootstrap(database)
     await database.close()

@@ -1,4 +1,4 @@
-"""A real Postgres for the tests, and an empty database for each that asks."""
+"""A real Postgres for the tests, and a database for each that asks."""
 
 import asyncio
 import itertools
@@ -14,8 +14,15 @@ from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostg
 from services.cli.unprivileged.account import RunAs, account_for
 from services.cli.unprivileged.installation import installation_for
 from services.cli.unprivileged.ownership import give
+from services.database.migrations import migrate
+from services.locks.models import SCHEMA as LOCKS
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.folders import temporary_folder
+from tests.support.prepared import copy_prepared
 from tests.support.waiting import STEP_SECONDS
+
+_MIGRATED = "migrated"
+"""The database with the tables of all services that new ones are copies of: migrating anew takes ten times as long."""
 
 _numbers = itertools.count()
 
@@ -28,16 +35,20 @@ class TestPostgres:
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self.postgres = postgres
 
-    async def create_database(self) -> SecretStr:
-        """Make an empty database that goes with the server, and return its URL."""
+    async def create_database(self, *, empty: bool = False) -> SecretStr:
+        """Make a database that goes with the server, with the tables of all services or empty; return its URL."""
         name = f"test_{next(_numbers)}"
-        await self.execute(f'CREATE DATABASE "{name}"')
-        return SecretStr(f"postgresql://{SUPERUSER}@/{name}?host={self.postgres.sockets}")
+        await self.execute(f'CREATE DATABASE "{name}"' if empty else f'CREATE DATABASE "{name}" TEMPLATE {_MIGRATED}')
+        return self.url(name)
+
+    def url(self, database: str) -> SecretStr:
+        """Return the URL of a database, for the superuser."""
+        return SecretStr(f"postgresql://{SUPERUSER}@/{database}?host={self.postgres.sockets}")
 
     @asynccontextmanager
-    async def database(self) -> AsyncIterator[SecretStr]:
-        """Make an empty database, give its URL, and drop it."""
-        url = await self.create_database()
+    async def database(self, *, empty: bool = False) -> AsyncIterator[SecretStr]:
+        """Make a database as `create_database` does, give its URL, and drop it."""
+        url = await self.create_database(empty=empty)
         try:
             yield url
         finally:
@@ -73,33 +84,51 @@ class TestPostgres:
 def new_cluster(folder: Path) -> EmbeddedPostgres:
     """Return a cluster to be made in a new folder; where root runs the tests it is Towpath's account's."""
     folder.mkdir(mode=0o700)
+    (folder / "s").mkdir(mode=0o700)
+    if (account := account_for(folder, None)) is not None:
+        give(folder, account)
+    return _cluster(folder)
+
+
+def _cluster(folder: Path) -> EmbeddedPostgres:
     account = account_for(folder, None)
-    sockets = folder / "s"
-    sockets.mkdir(mode=0o700)
     if account is None:
-        return EmbeddedPostgres(folder / "data", sockets)
-    give(folder, account)
+        return EmbeddedPostgres(folder / "data", folder / "s")
     # The copy of the programs stays as long as this process holds it, which is to its end.
     packages = installation_for(account).packages
-    return EmbeddedPostgres(folder / "data", sockets, run_as=RunAs(account), packages=packages)
+    return EmbeddedPostgres(folder / "data", folder / "s", run_as=RunAs(account), packages=packages)
 
 
 @asynccontextmanager
 async def running_postgres() -> AsyncIterator[TestPostgres]:
     """Run a server in a temporary folder."""
-    with temporary_folder() as folder:
-        postgres = new_cluster(folder / "postgres")
-        await postgres.prepare()
-        with (folder / "log").open("wb") as log:
-            server = await asyncio.create_subprocess_exec(
-                *postgres.run_as.command([*postgres.command(), "--fsync=off"]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
-            await postgres.wait_ready()
-            yield TestPostgres(postgres)
-        finally:
-            server.send_signal(STOP_SIGNAL)
-            await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)
+    with temporary_folder() as parent:
+        folder = parent / "postgres"
+        await asyncio.to_thread(copy_prepared, "cluster", lambda new: asyncio.run(_make_cluster(new)), folder)
+        async with _running(_cluster(folder)) as server:
+            yield server
+
+
+async def _make_cluster(folder: Path) -> None:
+    async with _running(new_cluster(folder)) as server:
+        await server.execute(f"CREATE DATABASE {_MIGRATED}")
+        for schema in (STORAGE, LOCKS):
+            await migrate(server.url(_MIGRATED), schema)
+
+
+@asynccontextmanager
+async def _running(postgres: EmbeddedPostgres) -> AsyncIterator[TestPostgres]:
+    await postgres.prepare()
+    with (postgres.data.parent / "log").open("wb") as log:
+        server = await asyncio.create_subprocess_exec(
+            *postgres.run_as.command([*postgres.command(), "--fsync=off"]),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        await postgres.wait_ready()
+        yield TestPostgres(postgres)
+    finally:
+        server.send_signal(STOP_SIGNAL)
+        await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)

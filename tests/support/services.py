@@ -18,8 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.database.migrations import migrate
-from services.storage.index.schema import SCHEMA
 from tests.support.http import Client
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
@@ -143,7 +141,6 @@ async def _populate(services: Services) -> None:
 async def running_services(postgres: TestPostgres, folder: Path, **settings: object) -> AsyncIterator[Services]:
     """Run them, each with metrics on a free port; `settings` go to all. They are ready when this yields."""
     services = Services(folder, await postgres.create_database())
-    await migrate(services.database_url, SCHEMA)
     await _populate(services)
     url = services.database_url.get_secret_value()
     addresses = {name: f"unix:{folder / name}.process" for name in ("storage", "locks")}

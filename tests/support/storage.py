@@ -22,11 +22,9 @@ from services.common.errors import ServiceError, from_rpc_error
 from services.common.rpc.client import connect
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.rpc.streams import RequestStream
-from services.database.migrations import migrate
 from services.storage.api.storage_service import SERVICE_NAME
 from services.storage.application import serve
 from services.storage.backends.base import Backend
-from services.storage.index.schema import SCHEMA
 from services.storage.settings import StorageSettings
 from tests.support.health import wait_serving
 from tests.support.waiting import STEP_SECONDS
@@ -198,8 +196,7 @@ async def running_storage(
     backend: Backend | None = None,
     **settings: Any,  # noqa: ANN401 - the settings of the service, which checks them
 ) -> AsyncIterator[RunningStorage]:
-    """Run a storage service on `folder`/storage.sock with its bytes in `folder`/bytes, migrated and SERVING."""
-    await migrate(database_url, SCHEMA)
+    """Run a storage service on `folder`/storage.sock with its bytes in `folder`/bytes; it is SERVING."""
     stop = asyncio.Event()
     running = RunningStorage(folder)
     values = {

@@ -8,11 +8,9 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.database.migrations import create_operator_engine, migrate
-from services.locks.models import SCHEMA as LOCKS
+from services.database.migrations import create_operator_engine
 from services.storage.backends.disk import DiskBackend
 from services.storage.blob_names import new_name
-from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place
 from tests.support.storage import oid_of
 
@@ -67,10 +65,8 @@ class TwoStores:
 
 @asynccontextmanager
 async def two_stores(place: Place) -> AsyncIterator[TwoStores]:
-    """Make them in an empty database."""
+    """Make them in a database."""
     place.folder.mkdir(parents=True, exist_ok=True)
-    for schema in (STORAGE, LOCKS):
-        await migrate(place.database_url, schema)
     async with stores_of(place) as stores:
         insert = "INSERT INTO storage.stores (name, url, is_primary) VALUES ('second', :url, false)"
         await stores.sql(insert, url=stores.second.as_uri())

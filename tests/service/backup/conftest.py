@@ -28,7 +28,7 @@ async def stores(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[TwoSt
 @pytest.fixture
 async def empty_place(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[Place]:
     """An empty database and no bytes."""
-    async with postgres.database() as url:
+    async with postgres.database(empty=True) as url:
         folder = tmp_path / "new"
         folder.mkdir()
         yield Place(url, folder)

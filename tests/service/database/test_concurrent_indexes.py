@@ -13,6 +13,8 @@ from services.database.migrations import migrate, upgrade
 from services.storage.index.schema import SCHEMA
 from tests.support.waiting import STEP_SECONDS, until
 
+pytestmark = pytest.mark.empty_database
+
 BUILT = """
     SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
     WHERE indrelid = 'storage.objects'::regclass AND indisvalid

@@ -24,6 +24,8 @@ from services.database.versions import Schema, version_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until_answer
 
+pytestmark = pytest.mark.empty_database
+
 _FIRST = '''"""Make the first table."""
 
 from alembic import op

@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from services.cli.embedded_postgres import DATABASE, STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
 from services.cli.unprivileged.account import OURSELVES, RunAs
+from services.database.migrations import migrate
+from services.storage.index.schema import SCHEMA
 from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
 from tests.support.postgres import new_cluster
@@ -84,6 +86,7 @@ async def test_the_services_find_the_new_primary(tmp_path: Path) -> None:
         )
         await stack.enter_async_context(_running(second, ports[1], tmp_path / "second.log"))
         await _until(ports[0], "SELECT count(*) = 1 FROM pg_stat_replication")
+        await migrate(url, SCHEMA)
         storage = await stack.enter_async_context(running_storage(url, tmp_path))
         before = await storage.write(1, b"before")
         await _until(ports[0], "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication")

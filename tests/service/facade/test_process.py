@@ -11,9 +11,7 @@ from typing import Any
 import psutil
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.database.migrations import migrate
 from services.facade.server.http_server import listening_socket
-from services.storage.index.schema import SCHEMA
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
@@ -32,7 +30,6 @@ async def test_a_request_is_found_in_the_logs_of_all_services_and_no_secret_is(
 ) -> None:
     """By the id that the client was told (trap-34); the process takes an inherited socket, and stops on SIGTERM."""
     database_url = await postgres.create_database()
-    await migrate(database_url, SCHEMA)
     async with running_locks(database_url, tmp_path) as locks:
         await locks.add_user("alice")
         token = await locks.add_token("alice")

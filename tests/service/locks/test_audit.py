@@ -15,7 +15,6 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import InvalidArgument, Reason
 from services.database.engine import create_engine
-from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.audit.event_types import EVENT_TYPES
 from services.locks.audit.partitions import drop_expired, make_partitions
@@ -208,7 +207,6 @@ async def test_partitions_are_made_and_dropped(database: Database) -> None:
 @pytest.fixture
 async def fresh(database_url: SecretStr) -> AsyncIterator[Database]:
     """A database with the tables, and no lock service."""
-    await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema="locks", pool_size=5))
     yield database
     await database.close()

@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
@@ -31,6 +32,7 @@ async def _run(environment: dict[str, str], command: str) -> tuple[int | None, s
     return process.returncode, output.decode(), errors.decode()
 
 
+@pytest.mark.empty_database
 async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) -> None:
     """Migrations, the first administrator's token, the service; SIGTERM ends it with status 0."""
     environment = {"TOWPATH_LOCKS_DATABASE_URL": database_url.get_secret_value()}

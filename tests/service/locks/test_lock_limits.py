@@ -140,7 +140,7 @@ async def test_pages_have_no_more_bytes_than_the_setting_says(service: RunningLo
 
 async def test_what_stood_before_is_counted(postgres: TestPostgres) -> None:
     """A migration finds the locks that the version before has made."""
-    url = await postgres.create_database()
+    url = await postgres.create_database(empty=True)
     database = parse_url(url).database or ""
     engine = create_operator_engine(url, "test")
     async with engine.begin() as connection:

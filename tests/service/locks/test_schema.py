@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
@@ -25,6 +26,7 @@ def _differences(connection: Connection) -> object:
     return compare_metadata(MigrationContext.configure(connection, opts=opts), SCHEMA.metadata)
 
 
+@pytest.mark.empty_database
 async def test_the_migrated_tables_are_the_models(database_url: SecretStr) -> None:
     """Nothing is left to migrate, and migrating again changes nothing."""
     await migrate(database_url, SCHEMA)
@@ -36,6 +38,7 @@ async def test_the_migrated_tables_are_the_models(database_url: SecretStr) -> No
     await engine.dispose()
 
 
+@pytest.mark.empty_database
 async def test_tokens_of_before_have_no_use_that_is_known(database_url: SecretStr, tmp_path: Path) -> None:
     """They work as ever, their uses are known from then on, and they can be revoked."""
     engine = create_operator_engine(database_url, "test")
@@ -47,6 +50,7 @@ async def test_tokens_of_before_have_no_use_that_is_known(database_url: SecretSt
         )
         await connection.execute(text(tokens))
     await engine.dispose()
+    await migrate(database_url, SCHEMA)
     async with running_locks(database_url, tmp_path) as locks:
 
         async def is_used() -> bool:
@@ -67,7 +71,6 @@ async def test_tokens_of_before_have_no_use_that_is_known(database_url: SecretSt
 
 async def test_ids_and_names(database_url: SecretStr) -> None:
     """Ids are 64-bit identities; every text compares by its bytes, whatever the database's collation."""
-    await migrate(database_url, SCHEMA)
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     columns = text(
         "SELECT column_name, data_type, collation_name FROM information_schema.columns"

@@ -8,8 +8,6 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
-from services.database.migrations import migrate
-from services.storage.index.schema import SCHEMA
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, running_storage
 
@@ -34,7 +32,6 @@ def sql(postgres: TestPostgres, database_url: SecretStr) -> Sql:
 @pytest.fixture
 async def process(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[StorageProcess]:
     """A storage service as a process of its own, migrated and not started."""
-    await migrate(database_url, SCHEMA)
     made = StorageProcess(database_url, tmp_path)
     yield made
     if made.process is not None:

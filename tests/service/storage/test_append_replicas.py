@@ -12,8 +12,6 @@ import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.database.migrations import migrate
-from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_append import HELD, LEFT, MEBIBYTE, PART, PARTS
 from tests.service.storage.test_crash import SLOW_COMMIT
@@ -55,7 +53,6 @@ async def replicas(
     database_url: SecretStr, tmp_path: Path, settings: dict[str, str]
 ) -> AsyncIterator[tuple[Replica, Replica]]:
     """Two services of one database and one store."""
-    await migrate(database_url, SCHEMA)
     first, second = (Replica(database_url, tmp_path / name, settings) for name in ("first", "second"))
     try:
         await first.process.start()

@@ -1,5 +1,6 @@
 """The migrations of the storage service."""
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
@@ -26,6 +27,7 @@ def _differences(connection: Connection) -> list[object]:
     return list(compare_metadata(context, SCHEMA.metadata))
 
 
+@pytest.mark.empty_database
 async def test_migrated_tables_equal_the_models(database_url: SecretStr) -> None:
     """Migrations must make the tables of the models, and a second run must change nothing."""
     await migrate(database_url, SCHEMA)

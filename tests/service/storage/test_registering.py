@@ -14,7 +14,6 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Unavailable
 from services.database.engine import create_engine
-from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.storage.blob_names import new_name
 from services.storage.blob_names import oid_of as oid_in
@@ -34,7 +33,6 @@ WRITER = 7
 @pytest.fixture
 async def database(database_url: SecretStr) -> AsyncIterator[Database]:
     """The database of a storage service, migrated."""
-    await migrate(database_url, SCHEMA)
     made = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     yield made
     await made.close()

@@ -11,7 +11,6 @@ from pydantic import SecretStr
 from services.common.errors import Reason, ResourceExhausted
 from services.common.lifecycle import cancel_and_wait
 from services.database.engine import create_engine
-from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.storage.capacity.space import LOOK_AHEAD_BYTES, Reservation, SpaceManager
 from services.storage.capacity.space_exchange import PeerReservations
@@ -36,7 +35,6 @@ def disk() -> MemoryBackend:
 @pytest.fixture
 async def make_room(database_url: SecretStr, disk: MemoryBackend) -> AsyncIterator[MakeRoom]:
     """Yield a function that makes the room of one more process on the disk, of which 100 MiB are kept free."""
-    await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     yield lambda: SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
     await database.close()
@@ -102,7 +100,6 @@ class LatePeers(PeerReservations):
 
 async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretStr, disk: MemoryBackend) -> None:
     """The disk is looked at before the other processes have told; what an upload brings meanwhile is gone by then."""
-    await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     peers = LatePeers(database)
     room = SpaceManager(lambda: disk, RESERVE, peers)
@@ -176,7 +173,6 @@ class LookedAt(MemoryBackend):
 
 async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
     """Bytes written since a shared look must be counted, and only a new look may refuse an upload."""
-    await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     disk = LookedAt()
     room = SpaceManager(lambda: disk, RESERVE, PeerReservations(database))

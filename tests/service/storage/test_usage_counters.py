@@ -144,7 +144,6 @@ async def test_metrics_tell_what_is_held_after_each_change(
 
 async def test_metrics_read_the_bins_and_no_other_objects(database_url: SecretStr, sql: Sql) -> None:
     """Of 20,000 held objects and 3 in bins, Postgres reads the rows of these 3."""
-    await migrate(database_url, SCHEMA)
     await sql(
         "INSERT INTO storage.objects (repository_id, oid, size)"
         " SELECT 1 + n % 2, encode(sha256(n::text::bytea), 'hex'), 5 FROM generate_series(1, 20000) AS n;"
@@ -180,6 +179,7 @@ async def test_objects_in_two_stores_count_once(storage: RunningStorage, sql: Sq
     assert await counters_are_right(sql) == "1:1:5"
 
 
+@pytest.mark.empty_database
 async def test_what_was_held_before_the_migration_is_counted(database_url: SecretStr, sql: Sql, tmp_path: Path) -> None:
     """Objects of the version before count, tombstones do not; growth begins with the migration."""
     engine = create_async_engine(parse_url(database_url))

@@ -11,7 +11,6 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
 from services.database.engine import create_engine
-from services.database.migrations import migrate
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.postgres import running_postgres
@@ -264,15 +263,13 @@ async def test_nothing_is_told_where_the_tables_do_not_tell(
 
 async def test_nothing_is_told_while_postgres_stands_still(tmp_path: Path) -> None:
     """The service must not claim a state that it cannot find out."""
-    async with running_postgres() as own, own.database() as url:
-        await migrate(url, SCHEMA)
-        async with running_storage(url, tmp_path) as storage:
-            watcher = Watcher(storage)
-            await watcher.begin()
-            with standing_still(await own.processes()):
-                error = await failure(watcher.ask(deadline=1))
-            assert error.status.name in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
-            await watcher.begin()
+    async with running_postgres() as own, own.database() as url, running_storage(url, tmp_path) as storage:
+        watcher = Watcher(storage)
+        await watcher.begin()
+        with standing_still(await own.processes()):
+            error = await failure(watcher.ask(deadline=1))
+        assert error.status.name in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+        await watcher.begin()
 
 
 @pytest.mark.parametrize("wait", [-1.0, 5.1, float("inf"), float("nan")])
