@@ -1,14 +1,15 @@
-"""The operator's calls that tests begin with, over gRPC: the command does the same, a Python start later each time.
+"""The operator's calls over gRPC, which the commands make too, after a second in which Python starts.
 
-What takes something away returns when that holds everywhere.
+A call that takes something away returns before every facade knows. `Administration.until` waits for that.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
 import grpc
+import httpx
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
@@ -16,8 +17,9 @@ from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS
 
-_EVERYWHERE_SECONDS = 1.0
-"""The time within which every facade knows what was taken away: it is promised, and nothing tells that it is over."""
+_PROMISED_SECONDS = 1.0
+"""The time after which no facade lets in a request for something that was taken away."""
+_PAUSE_SECONDS = 0.02
 _ROLES = {"read": pb.ROLE_READ, "write": pb.ROLE_WRITE, "admin": pb.ROLE_ADMIN}
 
 
@@ -27,6 +29,7 @@ class Administration:
     def __init__(self, stack: Stack) -> None:
         self._channel = grpc.insecure_channel(f"unix:{runtime_directory(stack.data.resolve()) / LOCKS_SOCKET}")
         self._stub = AdminServiceStub(self._channel)
+        self._taken_at = 0.0
         self._metadata = (("authorization", f"Bearer {(stack.data / 'admin-token').read_text().strip()}"),)
 
     def __enter__(self) -> Self:
@@ -37,10 +40,18 @@ class Administration:
     ) -> None:
         self._channel.close()
 
-    @staticmethod
-    def wait_everywhere() -> None:
-        """Wait until every facade knows what was taken away, or is promised to."""
-        time.sleep(_EVERYWHERE_SECONDS)
+    def until(self, status: int, ask: Callable[[], httpx.Response]) -> httpx.Response:
+        """Ask until the answer has the status that the last call leads to, and return it.
+
+        A request that is sent after the promised second gets the answer, on a machine under load too.
+        """
+        while True:
+            is_promised = time.monotonic() > self._taken_at + _PROMISED_SECONDS
+            answer = ask()
+            if answer.status_code == status or is_promised:
+                assert answer.status_code == status
+                return answer
+            time.sleep(_PAUSE_SECONDS)
 
     def add_user(self, name: str) -> str:
         """Add a user and return a token."""
@@ -57,13 +68,20 @@ class Administration:
     def revoke_token(self, user: str, name: str) -> None:
         """End a token."""
         self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
         """Add a repository."""
         forced_unlock = pb.FORCED_UNLOCK_ADMINS if admins_force else pb.FORCED_UNLOCK_WRITERS
         request = pb.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
         self._stub.CreateRepository(request, STEP_SECONDS, self._metadata)
+
+    def add_forge(self, name: str, api_url: str, repository: str) -> None:
+        """Add a Gitea, and tie one of its repositories to a new one called `tied/NAME`."""
+        forge = pb.CreateForgeRequest(name=name, kind=pb.FORGE_KIND_GITEA, api_url=api_url, repositories=[repository])
+        self._stub.CreateForge(forge, STEP_SECONDS, self._metadata)
+        tied = pb.CreateRepositoryRequest(name=f"tied/{name}", forge=name, forge_repository=repository)
+        self._stub.CreateRepository(tied, STEP_SECONDS, self._metadata)
 
     def set_limits(self, name: str, *, quota: int) -> None:
         """Set the quota of a repository."""
@@ -84,58 +102,58 @@ class Administration:
         self._stub.UpdateRepository(
             pb.UpdateRepositoryRequest(name=name, new_name=new_name), STEP_SECONDS, self._metadata
         )
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def remove_repository(self, name: str) -> None:
         """Remove a repository with all that it holds."""
         self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
-        """Give a user a role in a repository."""
+        """Give a user a role in a repository, in place of the same role for other refs."""
         request = pb.GrantAccessRequest(
             user_name=user, repository=repository, role=_ROLES[role], ref_patterns=list(refs)
         )
         self._stub.GrantAccess(request, STEP_SECONDS, self._metadata)
+        self._taken_at = time.monotonic()
 
     def remove_user(self, name: str) -> None:
         """Remove a user, with all tokens and grants."""
         self._stub.DeleteUser(pb.DeleteUserRequest(name=name), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def archive_repository(self, name: str) -> None:
         """Let a repository be read only."""
         self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, archived=True), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def limit_requests(self, name: str, *, per_hour: int) -> None:
-        """Limit the requests of a user."""
+        """Limit the requests of a user, who has made none yet."""
         request = pb.UpdateUserRequest(name=name, rate=pb.RequestRate(requests_per_hour=per_hour))
         self._stub.UpdateUser(request, STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
 
     def hide_repository(self, name: str) -> None:
         """Make a public repository private."""
         self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, public=False), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
         self._stub.RevokeAccess(
             pb.RevokeAccessRequest(user_name=user, repository=repository), STEP_SECONDS, self._metadata
         )
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def remove_object(self, repository: str, oid: str, reason: str) -> None:
         """Remove an object."""
         request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
         self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def purge_object(self, repository: str, oid: str) -> None:
         """Take the bytes of a removed object out of the bin."""
         self._stub.PurgeObject(pb.PurgeObjectRequest(repository=repository, oid=oid), STEP_SECONDS, self._metadata)
-        self.wait_everywhere()
+        self._taken_at = time.monotonic()
 
     def restore_object(self, repository: str, oid: str) -> None:
         """Bring a removed object back; if its bytes are gone, let it be uploaded again."""

@@ -33,7 +33,7 @@ def watching(client: Client, *, after: str | None = None) -> Iterator[Iterator[S
 
 
 def asked(client: Client, *headers: tuple[str, str]) -> httpx.Response:
-    """Ask for the events in a way that is refused, and return the checked refusal."""
+    """Send a request for the events that is refused, and return the checked refusal."""
     authorization = [] if client.authorization is None else [("Authorization", client.authorization)]
     answer = client.send("GET", f"{client.base_url}/locks/events", headers=[*authorization, *headers])
     check_error(answer)
@@ -41,7 +41,7 @@ def asked(client: Client, *headers: tuple[str, str]) -> httpx.Response:
 
 
 def test_each_change_is_told_with_its_lock(new_repository: NewRepository) -> None:
-    """A client learns which lock was created or released, by whom, and where to go on."""
+    """An event has the lock that was created or released, who did it, and the position after it."""
     alice = new_repository()
     with watching(alice) as events:
         ready = next(events)
@@ -61,7 +61,7 @@ def test_each_change_is_told_with_its_lock(new_repository: NewRepository) -> Non
 
 
 def test_a_client_goes_on_after_the_last_event(new_repository: NewRepository) -> None:
-    """The changes after Last-Event-ID are told, each once."""
+    """A client that names its last event gets each later one once."""
     alice = new_repository()
     with watching(alice) as events:
         begun = next(events)
@@ -76,7 +76,7 @@ def test_a_client_goes_on_after_the_last_event(new_repository: NewRepository) ->
 
 
 def test_many_paths_are_many_events(new_repository: NewRepository) -> None:
-    """A batch of paths is told path by path, in its order."""
+    """A batch of paths is one event for each path, in its order."""
     alice = new_repository()
     paths = [f"Content/{number:03}" for number in range(200)]
     with watching(alice) as events:
@@ -87,7 +87,7 @@ def test_many_paths_are_many_events(new_repository: NewRepository) -> None:
 
 @pytest.mark.parametrize("after", ["0", "9-9-9", "nonsense", "%00", "1" * 5000])
 def test_an_unknown_event_is_a_reset(new_repository: NewRepository, after: str) -> None:
-    """A client whose next event is not known is told to list the locks, and the events go on from there."""
+    """A client whose next event is not known gets a reset, and the events after it."""
     alice = new_repository()
     with watching(alice, after=after) as events:
         reset = next(event for event in events if event.name != "ready")
@@ -97,7 +97,7 @@ def test_an_unknown_event_is_a_reset(new_repository: NewRepository, after: str) 
 
 
 def test_who_may_read_watches(new_repository: NewRepository, anonymous: Client, carol: Client) -> None:
-    """The events are for those who may list the locks; without credentials, those of a public repository."""
+    """A caller who may list the locks may watch them, without credentials in a public repository."""
     private, public = new_repository(), new_repository(public=True)
     assert asked(anonymous.at(private.base_url)).status_code == 401
     assert asked(carol.at(private.base_url)).status_code == 403
@@ -108,7 +108,7 @@ def test_who_may_read_watches(new_repository: NewRepository, anonymous: Client, 
 
 
 def test_another_media_type_is_406(new_repository: NewRepository, dialect: Dialect) -> None:
-    """A client that does not accept events is told so, in its dialect."""
+    """A client that does not accept events gets 406 in its dialect."""
     alice = new_repository().speaking(dialect)
     assert asked(alice, ("Accept", dialect.media_type)).status_code == 406
     for accept in ("*/*", "text/*", f"{dialect.media_type}, text/event-stream;q=0.1"):
@@ -120,12 +120,13 @@ def test_another_media_type_is_406(new_repository: NewRepository, dialect: Diale
 def test_an_access_that_ends_ends_the_stream(
     new_repository: NewRepository, operator: Administration, http: httpx.Client
 ) -> None:
-    """A token that is revoked lets nobody watch on, and nothing is told that happened afterwards."""
+    """A stream ends with the token of its client, and has no event of a later change."""
     alice = new_repository()
     spare = alice.showing(f"Bearer {operator.add_token('alice', 'momentary')}")
     with watching(spare) as events:
         next(events)
         operator.revoke_token("alice", "momentary")
+        operator.until(401, spare.locks)
         alice.lock("secret")
         assert list(events) == []
     assert http.timeout.read == STEP_SECONDS, "a stream that goes on would fail here"

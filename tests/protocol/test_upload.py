@@ -137,6 +137,6 @@ def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administrat
     actions = alice.entry("upload", blob)["actions"]
     alice.upload(blob)
     operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
-    assert alice.put(actions["upload"], blob.content).status_code == 410
-    assert alice.verify(actions["verify"], blob.entry).status_code == 410
+    operator.until(410, lambda: alice.put(actions["upload"], blob.content))
+    operator.until(410, lambda: alice.verify(actions["verify"], blob.entry))
     assert alice.entry("download", blob)["error"]["code"] == 410
