@@ -17,9 +17,23 @@ Action = Mapping[str, Any]
 Headers = Iterable[tuple[str, str]]
 
 
-def new_http() -> httpx.Client:
+class PublicAddress(httpx.HTTPTransport):
+    """The proxy that passes requests to a public address on to the stack behind it."""
+
+    def __init__(self, address: str, origin: str) -> None:
+        super().__init__()
+        self._prefix = httpx.URL(address).raw_path
+        self._origin = httpx.URL(origin)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass the request on."""
+        request.url = self._origin.copy_with(raw_path=request.url.raw_path.removeprefix(self._prefix))
+        return super().handle_request(request)
+
+
+def new_http(mounts: Mapping[str, httpx.BaseTransport] | None = None) -> httpx.Client:
     """Return an HTTP client that adds no header of its own and follows no redirect."""
-    http = httpx.Client(timeout=STEP_SECONDS, limits=httpx.Limits(max_connections=100))
+    http = httpx.Client(timeout=STEP_SECONDS, limits=httpx.Limits(max_connections=100), mounts=mounts)
     http.headers.clear()
     return http
 

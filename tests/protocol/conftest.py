@@ -1,4 +1,4 @@
-"""One `towpath up --demo` for the suite, and the people of its access examples."""
+"""The stacks of the suite, and the people of its access examples."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,17 +8,59 @@ import pytest
 
 from services.conformance.dialects import DIALECTS, Dialect
 from tests.protocol.administration import Administration
-from tests.protocol.client import Client, new_http
+from tests.protocol.client import Client, PublicAddress, new_http
 from tests.support.stack import Stack, running_stack
 
 NewRepository = Callable[..., Client]
 
+# Settings that one test module needs and no other one notices.
+SETTINGS = {
+    "TOWPATH_FAILED_LOGINS": "100000/minute",
+    "TOWPATH_FORGE_GRANTED_SECONDS": "3",
+    "TOWPATH_FORGE_REFUSED_SECONDS": "0.5",
+    "TOWPATH_FORGE_STALE_SECONDS": "0",
+    "TOWPATH_LOCK_PAGE_DEFAULT": "1000",
+}
+PUBLIC_URL = "https://goods.example.org/lfs"
+ALLOWANCE = 100_000
+SMALL = {
+    "TOWPATH_BATCH_OBJECTS": "10",
+    "TOWPATH_BODY_BYTES": "4096",
+    "TOWPATH_OBJECT_BYTES": "100000",
+    "TOWPATH_ACTION_SECONDS": "60",
+    "TOWPATH_LOCK_PAGE_DEFAULT": "2",
+    "TOWPATH_LOCK_PAGE_MAX": "3",
+    "TOWPATH_LOCK_PATH_BYTES": "100",
+    "TOWPATH_LOCKS_PER_USER": "7",
+    "TOWPATH_FAILED_LOGINS": "3/hour",
+    "TOWPATH_REALM": "Goods of all kinds",
+    "TOWPATH_DOCUMENTATION_URL": "https://goods.example.org/help",
+    "TOWPATH_PUBLIC_URL": PUBLIC_URL,
+    "TOWPATH_TRUSTED_PROXIES": "127.0.0.1",
+    "TOWPATH_STORAGE_BANDWIDTH_LIMIT": str(ALLOWANCE),
+    "TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS": "0",
+}
+
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """The stack of the suite. Wrong credentials are part of many tests, so that they are slowed late."""
-    with running_stack(environment={"TOWPATH_FAILED_LOGINS": "100000/minute"}) as stack:
+    """The stack of most tests. Many of them send wrong credentials, so it slows those late."""
+    with running_stack(environment=SETTINGS) as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def small() -> Iterator[Stack]:
+    """A stack with small limits, which has an address for the public."""
+    with running_stack(environment=SMALL) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def small_alice(small: Stack) -> Iterator[Client]:
+    """Alice at the demo/assets of the stack with small limits, who reaches its public address too."""
+    with new_http({PUBLIC_URL: PublicAddress(PUBLIC_URL, small.origin)}) as http:
+        yield Client(http, small.base_url, f"Bearer {small.tokens['alice']}")
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +86,7 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
 
 @pytest.fixture(scope="session")
 def anonymous(stack: Stack, http: httpx.Client) -> Client:
-    """Nobody, at demo/assets."""
+    """A caller without credentials, at demo/assets."""
     return Client(http, stack.base_url)
 
 

@@ -3,7 +3,6 @@
 The sequences are our own, made by the public sources of the plugins; see docs/locks.md.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,17 +14,10 @@ from tests.protocol.administration import Administration
 from tests.protocol.answers import parse
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack
 
 ON_BOB = {"ref": {"name": "refs/heads/bob"}}
 MAPS = ["Content/Maps/Main Menu.umap", "Content/Maps/Boss.umap", "Content/Hero/Hero.uasset"]
-
-
-@pytest.fixture(scope="module")
-def wide() -> Iterator[Stack]:
-    """A stack whose pages have 1,000 locks unless the request says otherwise, for plugins that read one page."""
-    with running_stack(environment={"TOWPATH_LOCK_PAGE_DEFAULT": "1000"}) as stack:
-        yield stack
 
 
 @pytest.fixture
@@ -64,7 +56,7 @@ class Friendshipper:
 
 
 def test_friendshipper_checks_out_and_in(repository: Client, bob: Client) -> None:
-    """All files that can be are locked by one call; of the others the editor shows the reason."""
+    """One call locks all files that can be locked, and gives the editor the reason for each of the others."""
     bobs, editor = colleague(repository, bob), Friendshipper(repository)
     assert bobs.lock(MAPS[1], **ON_BOB).status_code == 201
     locked, failures = editor.call("lock", MAPS)
@@ -104,7 +96,7 @@ class Lockstep:
 
 
 def test_lockstep_checks_out_and_in(repository: Client, bob: Client) -> None:
-    """The status says whose each lock is, a refused check-out names the owner, and a check-in goes by the id."""
+    """The status names the owner of each lock, a refused check-out does too, and a check-in goes by the id."""
     bobs, editor = colleague(repository, bob), Lockstep(repository)
     assert editor.status() == {}
     assert bobs.lock(MAPS[1], **ON_BOB).status_code == 201
@@ -124,12 +116,11 @@ def test_lockstep_checks_out_and_in(repository: Client, bob: Client) -> None:
     assert (kept.status_code, "bob" in kept.json()["message"]) == (403, True)
 
 
-def test_a_plugin_that_reads_one_page_sees_as_many_locks_as_the_setting_says(wide: Stack, http: httpx.Client) -> None:
-    """With TOWPATH_LOCK_PAGE_DEFAULT the operator lets such a plugin see up to 1,000 locks."""
-    alice = Client(http, wide.base_url, f"Bearer {wide.tokens['alice']}", GIT_LFS)
+def test_a_plugin_that_reads_one_page_sees_as_many_locks_as_the_setting_says(repository: Client) -> None:
+    """An operator lets a plugin that reads one page see up to 1,000 locks, by TOWPATH_LOCK_PAGE_DEFAULT."""
     paths = [f"Content/{number:04}.uasset" for number in range(1000)]
-    assert alice.post("/locks/batch/lock", {"paths": paths, "atomic": True}).status_code == 201
-    status = Lockstep(alice).status()
+    assert repository.post("/locks/batch/lock", {"paths": paths, "atomic": True}).status_code == 201
+    status = Lockstep(repository).status()
     assert list(status) == paths
     assert all(lock["own"] for lock in status.values())
 
@@ -160,7 +151,7 @@ class Poller:
 
 
 def test_an_editor_that_polls_shows_each_change_with_the_next_poll(repository: Client, bob: Client) -> None:
-    """Between changes it reads no lock; its own changes and those of others are in the answer to its next question."""
+    """An editor that polls reads no lock between changes, and gets every change with its next request."""
     bobs, editor = colleague(repository, bob), Poller(repository)
     assert [editor.poll(), editor.poll()] == [200, 304]
     made = repository.lock("a").json()["lock"]

@@ -9,42 +9,27 @@ import pytest
 
 from services.conformance.blobs import new_blob
 from services.conformance.dialects import GENERIC, Dialect
+from tests.protocol.administration import Administration
 from tests.protocol.answers import check
 from tests.protocol.client import Client, basic
 from tests.support.forges import Answer, StubForge, Token, running_forge, throttled
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack
 from tests.support.waiting import blocking_until
-
-SETTINGS = {
-    "TOWPATH_FORGE_GRANTED_SECONDS": "3",
-    "TOWPATH_FORGE_REFUSED_SECONDS": "0.5",
-    "TOWPATH_FORGE_STALE_SECONDS": "0",
-    "TOWPATH_FAILED_LOGINS": "100000/minute",
-}
-
-
-@pytest.fixture(scope="module")
-def tied() -> Iterator[Stack]:
-    """A stack whose roles of forges count for some seconds."""
-    with running_stack(environment=SETTINGS) as stack:
-        yield stack
 
 
 @pytest.fixture
-def forge(tied: Stack) -> Iterator[StubForge]:
+def forge(operator: Administration) -> Iterator[StubForge]:
     """A stub, to whose acme/film a repository of the same name as the stub is tied."""
     with running_forge("gitea") as running:
-        name = f"f{running.number}"
-        tied.towpath("forge", "add", name, "--kind", "gitea", "--api", running.api_url, "--repositories", "acme/*")
-        tied.towpath("repo", "add", f"tied/{name}", "--forge", name, "--forge-repository", "acme/film")
+        operator.add_forge(f"f{running.number}", running.api_url, "acme/film")
         yield running
 
 
 @pytest.fixture
-def alice(tied: Stack, forge: StubForge, http: httpx.Client) -> Client:
-    """Somebody who may write at the forge."""
+def alice(stack: Stack, forge: StubForge, http: httpx.Client) -> Client:
+    """A user who may write at the forge."""
     forge.add(f"alice-{forge.number}", f"secret-{forge.number}", "write")
-    return Client(http, f"{tied.origin}/tied/f{forge.number}", basic("alice", f"secret-{forge.number}"))
+    return Client(http, f"{stack.origin}/tied/f{forge.number}", basic("alice", f"secret-{forge.number}"))
 
 
 def _claims(action: dict[str, object]) -> dict[str, object]:
@@ -56,7 +41,7 @@ def _claims(action: dict[str, object]) -> dict[str, object]:
 
 
 def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge: StubForge, dialect: Dialect) -> None:
-    """The forge's role opens every endpoint, as Basic and as Bearer; a lock is that of the forge's login."""
+    """The forge's role opens every endpoint, as Basic and as Bearer, and a lock has the forge's login as its owner."""
     blob, secret = new_blob(), f"secret-{forge.number}"
     for authorization in (basic("alice", secret), f"Bearer {secret}"):
         alice = alice.speaking(dialect).showing(authorization)
@@ -88,7 +73,7 @@ def test_a_token_for_reading_at_the_forge_reads_only(alice: Client, forge: StubF
 
 
 def test_an_action_outlives_the_role_and_ends_with_the_right(alice: Client, forge: StubForge) -> None:
-    """An action renews the role by the credential in its token; once the forge takes the right away, it is 403."""
+    """An action renews the role by the credential in its token, and is 403 once the forge has taken the right away."""
     blob = new_blob()
     upload = alice.action("upload", blob)
     account = next(iter(forge.logins))
@@ -114,7 +99,7 @@ def test_an_action_outlives_the_role_and_ends_with_the_right(alice: Client, forg
 def test_a_forge_that_cannot_be_asked_is_503_with_retry_after(
     alice: Client, forge: StubForge, dialect: Dialect, answer: Answer
 ) -> None:
-    """Nobody gets in, and nobody is told that the credential is wrong: git would forget it."""
+    """A forge that cannot be asked is 503 and never 401, because git would forget the credential."""
     forge.instead = answer
     for path, body in (("objects/batch", {"operation": "download", "objects": []}), ("locks", {"path": "a"})):
         refused = alice.speaking(dialect).post(f"/{path}", body)
@@ -125,7 +110,7 @@ def test_a_forge_that_cannot_be_asked_is_503_with_retry_after(
 def test_wrong_tokens_and_accounts_without_a_role_are_refused(
     alice: Client, forge: StubForge, dialect: Dialect
 ) -> None:
-    """An invented token is 401; that of an account without a role is 404, as for a repository that does not exist."""
+    """An invented token is 401, and the token of an account without a role is 404 like a missing repository."""
     forge.add("stranger", f"stranger-{forge.number}", None)
     stranger = alice.speaking(dialect).showing(basic("x", f"stranger-{forge.number}"))
     assert stranger.batch("download", new_blob().entry).status_code == 404
@@ -140,9 +125,9 @@ def test_wrong_tokens_and_accounts_without_a_role_are_refused(
     assert alice.showing(header).batch("upload", new_blob().entry).status_code == 200
 
 
-def test_tokens_of_ours_stay_in_the_house(alice: Client, forge: StubForge, tied: Stack) -> None:
+def test_tokens_of_ours_stay_in_the_house(alice: Client, forge: StubForge, stack: Stack) -> None:
     """No token of ours, good or wrong, is shown to the forge of the repository."""
-    for token in (tied.tokens["alice"], "tp_wrong"):
+    for token in (stack.tokens["alice"], "tp_wrong"):
         answer = alice.showing(basic("alice", token)).batch("download", new_blob().entry)
         assert answer.status_code in (401, 404)
         check(answer, GENERIC)

@@ -32,19 +32,19 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[Stack]:
-    """A stack of its own. Its objects are small, since a large one that no disk can take is rightly a 507."""
+    """A stack with small objects, because a large one that no disk can take is rightly a 507."""
     settings = {"TOWPATH_FAILED_LOGINS": "100000/minute", "TOWPATH_OBJECT_BYTES": "1000000"}
     with running_stack(environment=settings) as stack:
         yield stack
 
 
 def binding(dictionary: str, probability: float) -> str:
-    """Return what takes a value from a dictionary, most of the time."""
+    """Return a binding that takes most values from a dictionary."""
     return f'{{ dictionary = "{dictionary}", probability = {probability} }}'
 
 
 def configuration(alice: Client, actions: dict[str, Action], lock_ids: list[str], oids: list[str]) -> str:
-    """Return a schemathesis.toml: whose credentials to send where, and values that mean something."""
+    """Return a schemathesis.toml with the credentials of each operation, and with values that mean something."""
     dictionaries = {
         "repositories": ["demo/assets", "demo/assets.git/info/lfs", "demo/assets/info/lfs", "demo/assets.git"],
         "oids": oids,
@@ -110,9 +110,9 @@ def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, ht
     assert [line for line in lines if line["event"] in ("request failed", "call failed")] == []
 
 
-def test_the_description_is_a_valid_one(fuzzed: Stack, http: httpx.Client) -> None:
+def test_the_description_is_a_valid_one(stack: Stack, http: httpx.Client) -> None:
     """Clients are generated from the description, so it must be valid and every operation must say what it is."""
-    described = http.get(f"{fuzzed.origin}/openapi.json").json()
+    described = http.get(f"{stack.origin}/openapi.json").json()
     assert described["openapi"].startswith("3.")
     for methods in described["paths"].values():
         for operation in methods.values():

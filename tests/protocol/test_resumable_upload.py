@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,7 +18,8 @@ from tests.protocol.answers import check
 from tests.protocol.client import Action, Client, Headers
 from tests.protocol.conftest import NewRepository
 from tests.protocol.raw import Connection
-from tests.support.stack import Stack, running_stack
+from tests.support.second_facade import running_second_facade
+from tests.support.stack import Stack
 from tests.support.waiting import blocking_until
 
 TRANSFERS = ["lfs-standalone-file", "tus", "basic", "ssh"]
@@ -84,7 +86,7 @@ class Uploader:
 
 
 def test_a_client_that_lists_tus_uploads_by_it(alice: Client, dialect: Dialect) -> None:
-    """The batch answers tus for uploads, and what the stock client then does uploads the object."""
+    """The batch answers tus for uploads, and the requests of the stock client upload the object."""
     upload = Uploader(alice.speaking(dialect), new_blob(SIZE))
     assert upload.transfer == "tus"
     assert set(upload.actions) == {"upload", "verify"}
@@ -109,7 +111,7 @@ def test_all_others_get_basic(alice: Client, operation: str, transfers: list[str
 
 
 def test_a_client_of_tus_alone_is_refused_as_before(alice: Client) -> None:
-    """Every client can do basic, and must say so: an upload may have to go another way."""
+    """A client lists basic too, because an upload may have to go that way."""
     assert alice.batch("upload", new_blob().entry, transfers=["tus"]).status_code == 422
 
 
@@ -122,7 +124,7 @@ def test_put_at_the_same_address(alice: Client) -> None:
 
 
 def test_in_several_requests(alice: Client, dialect: Dialect) -> None:
-    """Each answer tells how much is kept, and until when."""
+    """Each answer has the number of bytes that are kept, and the time until which they are."""
     upload = Uploader(alice.speaking(dialect), new_blob(SIZE))
     for start in range(0, SIZE, SIZE // 4):
         assert upload.offset() == start
@@ -140,7 +142,7 @@ def test_in_several_requests(alice: Client, dialect: Dialect) -> None:
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_what_arrived_before_a_cut_is_kept(alice: Client, framing: str, end: str) -> None:
-    """Bytes that the server has read are not sent again; a reset may take with it what it has not read yet."""
+    """Bytes that the server has read are kept, and a reset loses only those that it has not read yet."""
     upload = Uploader(alice, new_blob(SIZE))
     half = upload.blob.content[: SIZE // 2]
     with Connection(upload.action["href"]) as connection:
@@ -162,7 +164,7 @@ def test_what_arrived_before_a_cut_is_kept(alice: Client, framing: str, end: str
 
 
 def test_a_body_in_chunks(alice: Client) -> None:
-    """A body needs no length: the offset says what is missing."""
+    """A body needs no length, because the offset says which bytes are missing."""
     upload = Uploader(alice, new_blob(SIZE))
     content = upload.blob.content
     answer = upload.patch(0, iter([content[:1000], content[1000:3000]]))
@@ -183,7 +185,7 @@ def test_an_empty_body_changes_nothing(alice: Client) -> None:
 
 @pytest.mark.parametrize("cuts", [[], [1000], [1000, 2000]])
 def test_wrong_bytes_are_400_at_the_end_and_begin_anew(alice: Client, cuts: list[int]) -> None:
-    """The bytes are known to be wrong only at their end; nothing of them is kept."""
+    """Wrong bytes are known only at their end, and none of them is kept."""
     upload = Uploader(alice, new_blob(3000))
     wrong = corrupted(upload.blob.content)
     for start, end in zip([0, *cuts], cuts, strict=False):
@@ -219,13 +221,13 @@ def test_an_offset_that_is_none_is_400(alice: Client, offset: str) -> None:
 
 
 def test_a_missing_offset_is_400(alice: Client) -> None:
-    """A client that leaves it out learns so."""
+    """A PATCH without an offset is refused, because its place is unknown."""
     upload = Uploader(alice, new_blob())
     assert upload.send("PATCH", [TUS, TYPE], b"x").status_code == 400
 
 
 def test_more_than_the_rest_is_400_and_loses_nothing(alice: Client) -> None:
-    """By its length the body is refused before it is read, and in chunks at the first byte too many."""
+    """A body that is too long is refused by its length, or at the first chunk too many, and loses nothing."""
     upload = Uploader(alice, new_blob(3000))
     content = upload.blob.content
     assert upload.patch(0, content[:1000]).status_code == 204
@@ -271,14 +273,14 @@ def test_another_user_does_not_wait(new_repository: NewRepository, operator: Adm
 @pytest.mark.parametrize("method", ["HEAD", "PATCH"])
 @pytest.mark.parametrize("version", ["0.2.2", "1.0", "", "1.0.0, 0.2.2"])
 def test_another_version_is_412(alice: Client, method: str, version: str) -> None:
-    """The answer names the version that is supported."""
+    """The refusal of another version names the version that is supported."""
     upload = Uploader(alice, new_blob())
     answer = upload.send(method, [("Tus-Resumable", version), TYPE, ("Upload-Offset", "0")], None)
     assert (answer.status_code, answer.headers["tus-version"]) == (412, "1.0.0")
 
 
 def test_a_patch_without_a_version_is_412(alice: Client) -> None:
-    """PATCH is a method of tus alone."""
+    """A PATCH names its version, because it is a method of tus alone."""
     upload = Uploader(alice, new_blob())
     answer = upload.send("PATCH", [TYPE, ("Upload-Offset", "0")], b"x")
     assert (answer.status_code, answer.headers["tus-version"]) == (412, "1.0.0")
@@ -295,7 +297,7 @@ def test_another_content_type_is_415(alice: Client, content_type: str | None) ->
 
 @pytest.mark.parametrize("method", ["HEAD", "PATCH"])
 def test_another_token_is_403(alice: Client, method: str) -> None:
-    """The token is that of the upload; a refusal is 403, since a client repeats a 401 for ever (client-5)."""
+    """Any token but that of the upload is 403, because a client repeats a 401 for ever (client-5)."""
     upload = Uploader(alice, new_blob())
     for header in ({}, {"X-Towpath-Token": "wrong"}, upload.actions["verify"]["header"]):
         upload.action = {**upload.action, "header": header}
@@ -303,7 +305,7 @@ def test_another_token_is_403(alice: Client, method: str) -> None:
 
 
 def test_head_without_tus_is_that_of_a_download(alice: Client) -> None:
-    """The header decides which HEAD it is."""
+    """A HEAD without the header of tus is that of a download."""
     blob = alice.upload(new_blob())
     answer = alice.get(alice.action("download", blob), method="HEAD")
     assert answer.status_code == 200
@@ -313,7 +315,7 @@ def test_head_without_tus_is_that_of_a_download(alice: Client) -> None:
 
 
 def test_options_tell_what_is_supported(alice: Client) -> None:
-    """A client of tus may ask first, and needs no credentials for that."""
+    """A client of tus may ask for the supported version first, without credentials."""
     upload = Uploader(alice, new_blob())
     upload.action = {"href": upload.action["href"], "header": {}}
     answer = upload.send("OPTIONS")
@@ -328,12 +330,12 @@ def test_a_removed_object_is_410(alice: Client, operator: Administration) -> Non
     upload = Uploader(alice, blob)
     alice.upload(blob)
     operator.remove_object("demo/assets", blob.oid, "a licence")
-    assert upload.head().status_code == 410
-    assert upload.patch(0, blob.content).status_code == 410
+    operator.until(410, upload.head)
+    operator.until(410, lambda: upload.patch(0, blob.content))
 
 
 def test_requests_are_logged_and_counted_as_operations(alice: Client, stack: Stack) -> None:
-    """An operator sees them as such, with the bytes, as of PUT."""
+    """An operator finds the requests in the log, with their operations and bytes."""
     upload = Uploader(alice, new_blob(3000))
     upload.offset()
     request_id = upload.patch(0, upload.blob.content).headers["x-request-id"]
@@ -349,13 +351,10 @@ def test_requests_are_logged_and_counted_as_operations(alice: Client, stack: Sta
     assert re.search(r'"operation": ?"upload_offset"', stack.log())
 
 
-def test_slow_and_silent_bodies_are_408_and_kept() -> None:
-    """The bounds of a body are those of PUT; what arrived within them is kept."""
-    settings = {"TOWPATH_BODY_IDLE_SECONDS": "1"}
-    with running_stack(environment=settings) as stack, httpx.Client() as http:
-        http.headers.clear()
-        alice = Client(http, stack.base_url, f"Bearer {stack.tokens['alice']}")
-        upload = Uploader(alice, new_blob(SIZE))
+def test_slow_and_silent_bodies_are_408_and_kept(stack: Stack, alice: Client, tmp_path: Path) -> None:
+    """The bounds of a body are those of PUT, and what arrived within them is kept."""
+    with running_second_facade(stack, tmp_path / "log", TOWPATH_BODY_IDLE_SECONDS="0.5") as origin:
+        upload = Uploader(alice.at(f"{origin}/demo/assets"), new_blob(SIZE))
         with Connection(upload.action["href"]) as connection:
             upload.begin(connection, 0, SIZE)
             connection.send(upload.blob.content[:5000])
@@ -364,12 +363,9 @@ def test_slow_and_silent_bodies_are_408_and_kept() -> None:
         assert upload.offset() == 5000
 
 
-def test_where_it_is_switched_off() -> None:
-    """With 0 days, clients that list tus upload as others do."""
-    settings = {"TOWPATH_STORAGE_PARTIAL_UPLOAD_DAYS": "0"}
-    with running_stack(environment=settings) as stack, httpx.Client() as http:
-        http.headers.clear()
-        upload = Uploader(Client(http, stack.base_url, f"Bearer {stack.tokens['alice']}"), new_blob())
-        assert upload.transfer == "basic"
-        assert upload.head().status_code == 501
-        assert upload.patch(0, b"x").status_code == 501
+def test_where_it_is_switched_off(small_alice: Client) -> None:
+    """Clients that list tus upload as others do where uploads are kept for 0 days."""
+    upload = Uploader(small_alice, new_blob())
+    assert upload.transfer == "basic"
+    assert upload.head().status_code == 501
+    assert upload.patch(0, b"x").status_code == 501

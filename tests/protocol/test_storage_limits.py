@@ -1,6 +1,7 @@
 """Insufficient storage and used-up bandwidth (protocol: Status codes of batch responses, 507 and 509)."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,31 +12,31 @@ from tests.protocol import raw
 from tests.protocol.administration import Administration
 from tests.protocol.answers import check
 from tests.protocol.client import Client
-from tests.support.stack import Stack, running_stack
-
-ALLOWANCE = 100_000
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Stack]:
-    """A stack whose repositories may move few bytes a day."""
-    with running_stack(environment={"TOWPATH_STORAGE_BANDWIDTH_LIMIT": str(ALLOWANCE)}) as stack:
-        yield stack
+from tests.protocol.conftest import ALLOWANCE
+from tests.support.second_facade import running_second_facade
+from tests.support.service_process import service_process
+from tests.support.stack import Stack
 
 
-@pytest.fixture(scope="module")
-def alice(tight: Stack, http: httpx.Client) -> Client:
-    """Alice on that stack."""
-    return Client(http, tight.base_url, f"Bearer {tight.tokens['alice']}")
+@pytest.fixture
+def small_operator(small: Stack) -> Iterator[Administration]:
+    """The operator of the stack with small limits."""
+    with Administration(small) as operator:
+        yield operator
 
 
-def test_a_used_up_allowance_is_509(alice: Client, dialect: Dialect, tight: Stack) -> None:
+def new_repository(small_alice: Client, operator: Administration, name: str, *, quota: int = 0) -> Client:
+    """Make a repository that alice may write, and return her client there."""
+    operator.add_repository(name)
+    operator.grant("alice", name, "write")
+    if quota:
+        operator.set_limits(name, quota=quota)
+    return small_alice.at(small_alice.base_url.replace("demo/assets", name))
+
+
+def test_a_used_up_allowance_is_509(small_alice: Client, dialect: Dialect, small_operator: Administration) -> None:
     """A 509 tells the user that the traffic allowance is used up, and not that the server is broken."""
-    name = f"bandwidth/{dialect.name}"
-    with Administration(tight) as operator:
-        operator.add_repository(name)
-        operator.grant("alice", name, "write")
-    alice = alice.speaking(dialect).at(f"{tight.origin}/{name}")
+    alice = new_repository(small_alice, small_operator, f"bandwidth/{dialect.name}").speaking(dialect)
     held, new = new_blob(ALLOWANCE), new_blob()
     actions = {"upload": alice.action("upload", new)}
     alice.upload(held)
@@ -49,14 +50,11 @@ def test_a_used_up_allowance_is_509(alice: Client, dialect: Dialect, tight: Stac
     assert alice.locks().status_code == 200, "locks move no objects"
 
 
-def test_an_object_over_the_quota_is_507_for_that_object(alice: Client, dialect: Dialect, tight: Stack) -> None:
-    """Objects that fit are offered, in the order asked; the user reads why others are not, and no more is refused."""
-    name = f"quota/{dialect.name}"
-    with Administration(tight) as operator:
-        operator.add_repository(name)
-        operator.grant("alice", name, "write")
-        operator.set_limits(name, quota=10_000)
-    alice = alice.speaking(dialect).at(f"{tight.origin}/{name}")
+def test_an_object_over_the_quota_is_507_for_that_object(
+    small_alice: Client, dialect: Dialect, small_operator: Administration
+) -> None:
+    """Objects that fit are offered in the order asked, and each of the others has the reason why not."""
+    alice = new_repository(small_alice, small_operator, f"quota/{dialect.name}", quota=10_000).speaking(dialect)
     held, first, large, last = alice.upload(new_blob(2_000)), new_blob(5_000), new_blob(5_000), new_blob(3_000)
     answer = alice.batch("upload", held.entry, first.entry, large.entry, last.entry)
     assert answer.status_code == 200
@@ -80,16 +78,13 @@ def test_an_object_over_the_quota_is_507_for_that_object(alice: Client, dialect:
     assert alice.get(alice.action("download", held)).content == held.content
 
 
-def test_where_nothing_fits_the_quota_the_request_is_507(alice: Client, tight: Stack) -> None:
-    """The message says how much is used; an upload whose room was given to others in time is refused with it too."""
-    with Administration(tight) as operator:
-        operator.add_repository("quota/full")
-        operator.grant("alice", "quota/full", "write")
-        alice = alice.at(f"{tight.origin}/quota/full")
-        held, late = new_blob(4_000), new_blob(7_000)
-        action = alice.action("upload", late)
-        alice.upload(held)
-        operator.set_limits("quota/full", quota=10_000)
+def test_where_nothing_fits_the_quota_the_request_is_507(small_alice: Client, small_operator: Administration) -> None:
+    """The message has the used bytes, and so has the refusal of an upload that was announced in time."""
+    alice = new_repository(small_alice, small_operator, "quota/full")
+    held, late = new_blob(4_000), new_blob(7_000)
+    action = alice.action("upload", late)
+    alice.upload(held)
+    small_operator.set_limits("quota/full", quota=10_000)
     answer = alice.batch("upload", late.entry)
     assert answer.status_code == 507
     assert answer.json()["message"].startswith("4 kB of 10 kB used (request id ")
@@ -100,22 +95,35 @@ def test_where_nothing_fits_the_quota_the_request_is_507(alice: Client, tight: S
     assert alice.lock("full.bin").status_code == 201, "locks go on"
 
 
-def test_a_full_disk_is_507(alice: Client, tight: Stack) -> None:
+@pytest.fixture
+def full(stack: Stack, alice: Client, tmp_path: Path) -> Iterator[Client]:
+    """Alice at a storage service that takes the disk of the stack for full."""
+    told = stack.service("storage").environ()
+    settings = {name.removeprefix("TOWPATH_").lower(): text for name, text in told.items() if "TOWPATH_" in name}
+    # Pipes of `towpath up`, which this process has not inherited.
+    del settings["lifeline_fd"], settings["heartbeat_fd"]
+    address = f"unix:{tmp_path / 'storage.sock'}"
+    # Nothing fits beside so large a reserve.
+    settings |= {"storage_listen": address, "storage_reserve_bytes": str(2**60)}
+    with (
+        service_process("storage", tmp_path / "storage.log", settings=settings),
+        running_second_facade(stack, tmp_path / "facade.log", TOWPATH_STORAGE_ADDRESS=address) as origin,
+    ):
+        yield alice.at(f"{origin}/demo/assets")
+
+
+def test_a_full_disk_is_507(alice: Client, full: Client) -> None:
     """A client that still sends its PUT can read the 507, so that its user learns that the disk is full."""
     held, new = alice.upload(new_blob(1000)), new_blob(50_000)
     action = alice.action("upload", new)
-    tight.stop()
-    # Nothing fits beside so large a reserve.
-    tight.environment["TOWPATH_STORAGE_RESERVE_BYTES"] = str(2**60)
-    tight.start()
-    answer = alice.batch("upload", new.entry)
+    answer = full.batch("upload", new.entry)
     assert answer.status_code == 507
     assert "objects" not in answer.json()
-    with raw.Connection(tight.origin) as connection:
+    with raw.Connection(full.base_url) as connection:
         headers = [*action["header"].items(), ("Content-Length", str(new.size)), ("Accept", GENERIC.media_type)]
         connection.begin("PUT", httpx.URL(action["href"]).raw_path, headers)
         connection.send(new.content)
         assert check(connection.answer(), GENERIC).status_code == 507
-    assert alice.get(alice.action("download", held)).content == held.content
-    assert "actions" not in alice.entry("upload", held)
-    assert alice.lock("full.bin").status_code == 201
+    assert full.get(full.action("download", held)).content == held.content
+    assert "actions" not in full.entry("upload", held)
+    assert full.lock("full.bin").status_code == 201

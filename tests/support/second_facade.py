@@ -4,22 +4,26 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
+from tests.support.ports import free_address
 from tests.support.stack import Stack
 from tests.support.waiting import START_SECONDS, STEP_SECONDS, blocking_until
 
 
 @dataclass
 class SecondFacade:
-    """It has the settings of the stack's own facade, but for the address `HOST:PORT` where it listens itself."""
+    """It has the settings of the stack's own facade, but for its address `HOST:PORT` and those that are `other`."""
 
     stack: Stack
     listen: str
     log: Path
+    other: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -33,7 +37,7 @@ class SecondFacade:
                 [sys.executable, "-m", "services.facade"],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **settings, "TOWPATH_LISTEN": self.listen},
+                env={**os.environ, **settings, **self.other, "TOWPATH_LISTEN": self.listen},
             )
         with httpx.Client(trust_env=False, timeout=STEP_SECONDS) as http:
             blocking_until(lambda: self._is_ready(http), "the second facade is ready", seconds=START_SECONDS)
@@ -57,3 +61,14 @@ class SecondFacade:
         assert self.process is not None
         self.process.kill()
         self.process.wait(STEP_SECONDS)
+
+
+@contextmanager
+def running_second_facade(stack: Stack, log: Path, **other: str) -> Iterator[str]:
+    """Run a second facade, some of whose settings are other ones, and yield its origin."""
+    facade = SecondFacade(stack, free_address(), log, other)
+    facade.start()
+    try:
+        yield f"http://{facade.listen}"
+    finally:
+        facade.stop()

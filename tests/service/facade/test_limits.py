@@ -27,28 +27,6 @@ def _guesser(address: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers)
 
 
-async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(place: Place) -> None:
-    """Those without credentials are not counted; malformed ones are, and a request with two bad ones counts once."""
-    inner = place.inner
-    async with (
-        _slow_facade(inner, failed_logins="3/hour") as facade,
-        _guesser("198.51.100.1") as http,
-    ):
-        url = f"{facade.origin}/{place.name}/locks"
-        for _ in range(5):
-            assert (await http.get(url)).status_code == 401
-        statuses = []
-        for authorization in ("Bearer x", "Basic !", basic("tp_x", "tp_y"), "Bearer z", "Bearer z"):
-            response = await http.get(url, headers={"Authorization": authorization})
-            statuses.append(response.status_code)
-        assert statuses == [401, 401, 401, 429, 429]
-        assert 1 <= int(response.headers["retry-after"]) <= 1200
-        assert response.headers["content-type"] == GIT_LFS.media_type
-        assert "blob-authenticate" not in response.headers
-        good = await http.get(url, headers={"Authorization": basic("alice", inner.tokens["alice"])})
-        assert good.status_code == 200
-
-
 async def test_the_lock_check_with_bad_credentials_is_refused_and_says_why(place: Place) -> None:
     """403 and not 429, after which git-lfs tells its user to switch the check off (trap-44); first 401, to ask anew."""
     inner = place.inner
