@@ -14,12 +14,25 @@ from tests.protocol.conftest import NewRepository
 from tests.support.waiting import blocking_until
 
 
-@pytest.fixture
-def repository(new_repository: NewRepository, operator: Administration) -> Client:
-    """Alice at an empty repository whose admin she is."""
+def administered(new_repository: NewRepository, operator: Administration) -> Client:
+    """Make an empty repository whose admin alice is, and return her client there."""
     client = new_repository()
     operator.grant("alice", client.base_url.split("/", 3)[3], "admin")
     return client
+
+
+@pytest.fixture
+def repository(new_repository: NewRepository, operator: Administration) -> Client:
+    """Alice at an empty repository whose admin she is."""
+    return administered(new_repository, operator)
+
+
+@pytest.fixture(scope="module")
+def unchanged(new_repository: NewRepository, operator: Administration) -> tuple[Client, Blob]:
+    """Alice at a repository from which no request removes the object in it, which is old enough to be garbage."""
+    client = administered(new_repository, operator)
+    [blob] = aged(client, new_blob())
+    return client, blob
 
 
 def listed(oids: Iterable[str]) -> str:
@@ -31,7 +44,7 @@ def listed(oids: Iterable[str]) -> str:
 def retain(
     client: Client, body: str, *, content_type: str = "application/octet-stream", **query: str
 ) -> httpx.Response:
-    """Collect garbage; without any mercy, unless the query says otherwise."""
+    """Collect garbage, without grace and of any share unless the query says otherwise."""
     url = httpx.URL(f"{client.base_url}/objects/retain", params={"grace": "0", "most": "100", **query})
     headers = [("Accept", client.dialect.media_type), ("Content-Type", content_type)]
     if client.authorization is not None:
@@ -49,7 +62,7 @@ def aged(client: Client, *blobs: Blob) -> list[Blob]:
 
 
 def test_a_list_is_answered_with_what_it_leaves_out(repository: Client, dialect: Dialect) -> None:
-    """Without `apply` the garbage is counted, and nothing changes."""
+    """A request without `apply` counts the garbage, and changes nothing."""
     kept, garbage = aged(repository, new_blob(), new_blob())
     answer = retain(repository.speaking(dialect), listed([kept.oid, "0" * 64]))
     assert answer.status_code == 200
@@ -62,7 +75,7 @@ def test_a_list_is_answered_with_what_it_leaves_out(repository: Client, dialect:
 
 
 def test_garbage_is_removed_and_comes_back_by_a_batch(repository: Client) -> None:
-    """With `apply` a download is 410 with the reason, and an announced upload brings the object back at once."""
+    """The download of garbage is 410 with the reason after `apply`, and an announced upload brings it back at once."""
     kept, garbage = aged(repository, new_blob(), new_blob())
     told = retain(repository, listed([kept.oid]), apply="true").json()
     assert (told["applied"], told["removed_count"], told["removed_bytes"]) == (True, 1, len(garbage.content))
@@ -75,7 +88,7 @@ def test_garbage_is_removed_and_comes_back_by_a_batch(repository: Client) -> Non
 
 
 def test_what_is_new_or_used_is_kept(repository: Client) -> None:
-    """Two weeks of grace are the default, and the age of the list counts."""
+    """An object within its two weeks of grace, or newer than the list, is kept."""
     blob = repository.upload(new_blob())
     for query in ({"grace": "1209600"}, {"age": "60"}):
         told = retain(repository, listed(["0" * 64]), apply="true", **query).json()
@@ -83,9 +96,9 @@ def test_what_is_new_or_used_is_kept(repository: Client) -> None:
     assert repository.holds(blob)
 
 
-def test_too_much_garbage_is_409(repository: Client) -> None:
-    """More than the share that is expected removes nothing."""
-    [blob] = aged(repository, new_blob())
+def test_too_much_garbage_is_409(unchanged: tuple[Client, Blob]) -> None:
+    """A list that leaves out more than the expected share removes nothing."""
+    repository, blob = unchanged
     answer = retain(repository, listed(["0" * 64]), apply="true", most="50")
     assert answer.status_code == 409
     assert "100.0 %" in answer.json()["message"]
@@ -111,9 +124,9 @@ _LIST = listed(["a" * 64, "b" * 64])
     ],
     ids=["empty", "none", "cut", "count", "lacking", "order", "more", "case", "long", "text"],
 )
-def test_a_list_that_is_not_whole_is_422(repository: Client, body: str) -> None:
+def test_a_list_that_is_not_whole_is_422(unchanged: tuple[Client, Blob], body: str) -> None:
     """A list that is cut off, or not what its end says, removes nothing."""
-    [blob] = aged(repository, new_blob())
+    repository, blob = unchanged
     assert retain(repository, body, apply="true").status_code == 422
     assert repository.holds(blob)
 
@@ -121,17 +134,17 @@ def test_a_list_that_is_not_whole_is_422(repository: Client, body: str) -> None:
 @pytest.mark.parametrize(
     "query", [{"apply": "yes"}, {"grace": "-1"}, {"grace": "14d"}, {"most": "0"}, {"most": "101"}, {"age": "86400"}]
 )
-def test_a_malformed_parameter_is_422(repository: Client, query: dict[str, str]) -> None:
-    """The message names the parameter."""
-    answer = retain(repository, _LIST, **query)
+def test_a_malformed_parameter_is_422(unchanged: tuple[Client, Blob], query: dict[str, str]) -> None:
+    """The message of the refusal names the parameter."""
+    answer = retain(unchanged[0], _LIST, **query)
     assert answer.status_code == 422
     assert answer.json()["message"].startswith(f"{next(iter(query))}: ")
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/vnd.blob+json", "text/plain"])
-def test_a_list_has_its_type(repository: Client, content_type: str) -> None:
+def test_a_list_has_its_type(unchanged: tuple[Client, Blob], content_type: str) -> None:
     """A body of another type is 415, also of the types that a page of another site can make a browser send."""
-    assert retain(repository, _LIST, content_type=content_type).status_code == 415
+    assert retain(unchanged[0], _LIST, content_type=content_type).status_code == 415
 
 
 def test_only_admins_of_the_repository_collect(repository: Client, operator: Administration, anonymous: Client) -> None:

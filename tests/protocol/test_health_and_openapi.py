@@ -1,6 +1,6 @@
 """Health, and a true description of the service (docs/protocol.md, "Outages, health and description"; trap-34)."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -56,27 +56,35 @@ def test_readyz_looks_at_the_inner_services(stack: Stack, http: httpx.Client) ->
     assert answer.json() == {"status": "ready", "services": {"storage": "serving", "locks": "serving"}}
 
 
-def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client) -> None:
-    """An inner service without a health service counts as not serving, so the facade gets no requests (trap-34)."""
+@pytest.fixture(scope="module")
+def ill() -> Iterator[str]:
+    """The origin of a facade whose inner services have no health service."""
     with running_facade() as (origin, _):
-        answer = http.get(f"{origin}/readyz")
-        assert answer.status_code == 503
-        assert answer.json()["status"] == "not ready"
-        assert http.get(f"{origin}/healthz").status_code == 200
+        yield origin
+
+
+def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client, ill: str) -> None:
+    """An inner service without a health service counts as not serving, so the facade gets no requests (trap-34)."""
+    answer = http.get(f"{ill}/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "not ready"
+    assert http.get(f"{ill}/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 @pytest.mark.parametrize("well", [True, False], ids=["well", "ill"])
-def test_health_answers_head_as_it_answers_get(http: httpx.Client, stack: Stack, path: str, *, well: bool) -> None:
+def test_health_answers_head_as_it_answers_get(
+    http: httpx.Client, stack: Stack, ill: str, path: str, *, well: bool
+) -> None:
     """Load balancers and `wget --spider` ask by HEAD, and call a server down that answers 405."""
-    with nullcontext((stack.origin, None)) if well else running_facade() as (origin, _):
-        whole, head = http.get(f"{origin}{path}"), http.head(f"{origin}{path}")
-        assert head.status_code == whole.status_code == (200 if well or path == "/healthz" else 503)
-        own = {"date", "x-request-id"}
-        assert {name: text for name, text in head.headers.items() if name not in own} == {
-            name: text for name, text in whole.headers.items() if name not in own
-        }
-        assert head.content == b""
+    origin = stack.origin if well else ill
+    whole, head = http.get(f"{origin}{path}"), http.head(f"{origin}{path}")
+    assert head.status_code == whole.status_code == (200 if well or path == "/healthz" else 503)
+    own = {"date", "x-request-id"}
+    assert {name: text for name, text in head.headers.items() if name not in own} == {
+        name: text for name, text in whole.headers.items() if name not in own
+    }
+    assert head.content == b""
 
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS, ids=lambda value: value)
