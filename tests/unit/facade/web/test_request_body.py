@@ -152,15 +152,24 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
         b"",
         b"{",
         b"\xff",
+        b" ",
+        b"nul",
+        b"{'a': 1}",
+        b'{"a": []',
+        b'{"a": 01}',
+        b'{"a": "\xff"}',
+        b"\xff\xfe{\x00}\x00",
         b'{"a": NaN}',
         b'{"a": Infinity}',
         b'"\\ud800"',
         b"[" * 100_000,
+        b'{"a":' * 40_000,
         b'{"a": 1' + b"0" * 5_000 + b"}",
         b"\xef\xbb\xbf{}",
         b"{} {}",
+        b"{}{}",
     ],
-    ids=range(10),
+    ids=range(19),
 )
 def test_what_is_no_json_is_malformed(data: bytes) -> None:
     """400, never 500: lone surrogates, huge numbers, deep nesting."""
@@ -215,15 +224,31 @@ async def test_what_is_checked_before_the_shape_is_told_first() -> None:
     [
         ([], "body: expected an object"),
         ("x", "body: expected an object"),
+        (5, "body: expected an object"),
+        (None, "body: expected an object"),
+        (True, "body: expected an object"),
         ({}, "operation: field required"),
-        ({"operation": "verify", "objects": []}, "operation: should be 'download' or 'upload'"),
-        ({"operation": 5, "objects": []}, "operation: should be 'download' or 'upload'"),
+        ({"objects": []}, "operation: field required"),
+        *(
+            ({"operation": value, "objects": []}, "operation: should be 'download' or 'upload'")
+            for value in ("verify", "UPLOAD", "", "download ", 5, True, ["upload"], {"name": "upload"}, None)
+        ),
         ({"operation": "upload"}, "objects: field required"),
-        ({"operation": "upload", "objects": None}, "objects: should be a valid list"),
-        ({"operation": "upload", "objects": [{}, 5]}, "objects.1: expected an object"),
+        *(
+            ({"operation": "upload", "objects": value}, "objects: should be a valid list")
+            for value in (None, "x", 5, {"oid": "0" * 64, "size": 1})
+        ),
+        *(
+            ({"operation": "upload", "objects": [{}, value]}, "objects.1: expected an object")
+            for value in (5, None, "0" * 64, [1])
+        ),
         ({"operation": "upload", "objects": [], "ref": 5}, "ref: expected an object"),
-        ({"operation": "upload", "objects": [], "transfers": "basic"}, "transfers: should be a valid list"),
+        *(
+            ({"operation": "upload", "objects": [], "transfers": value}, "transfers: should be a valid list")
+            for value in ("basic", 5, {"basic": True})
+        ),
         ({"operation": "upload", "objects": [], "transfers": [5]}, "transfers.0: should be a valid string"),
+        ({"operation": "upload", "objects": [], "transfers": ["basic", None]}, "transfers.1: should be a valid string"),
     ],
 )
 def test_the_wrong_shape_is_told_with_the_field(value: object, told: str) -> None:
@@ -247,11 +272,12 @@ def test_any_name_of_a_ref_is_taken(name: str) -> None:
 
 def test_unknown_fields_are_ignored() -> None:
     """Later clients send more (protocol: "Versioning")."""
-    asked = request_body.validate_body(CreateLockRequest, {"path": "a", "owner": {"name": "bob"}, "x": None})
-    assert asked.path == "a"
+    sent = {"path": "a", "owner": {"name": "bob"}, "x": None, "ref": {"name": "refs/heads/main", "x": 1}}
+    asked = request_body.validate_body(CreateLockRequest, sent)
+    assert (asked.path, asked.ref_name) == ("a", "refs/heads/main")
 
 
-@pytest.mark.parametrize("force", ["true", 1, [], {}])
+@pytest.mark.parametrize("force", ["true", 1, 0, [], {}])
 def test_force_is_a_boolean(force: object) -> None:
     """Nothing else is taken for one."""
     with pytest.raises(InvalidArgument, match="force"):
