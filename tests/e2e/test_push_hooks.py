@@ -259,21 +259,6 @@ def test_changes_of_a_locked_file(change: str, local: Site) -> None:
     accepted(bob, "HEAD:refs/heads/harmless")
 
 
-def test_main_is_merged_into_a_branch(local: Site) -> None:
-    """The changes of another user on main do not stand in the way of a branch that takes them over."""
-    alice, bob = local.clone("alice"), local.clone("bob")
-    bob.git("checkout", "--quiet", "-b", "feature")
-    bob.commit({"bobs.dat": content("bobs", 1_000)})
-    accepted(bob)
-    alice.lfs("lock", MAP)
-    alice.commit({MAP: content("alice", 1_000)})
-    accepted(alice)
-    bob.git("fetch", "--quiet")
-    bob.git("merge", "--message=Merge", "origin/main")
-    accepted(bob)
-    accepted(bob, "feature:main")
-
-
 def test_a_forced_push_that_drops_the_change_of_another(local: Site) -> None:
     """Dropping a commit changes the locked file back."""
     alice, bob = local.clone("alice"), local.clone("bob")

@@ -1,4 +1,4 @@
-"""CheckAccess (protocol: "Authentication", rule 5)."""
+"""CheckAccess beyond the rules of tests/unit/locks/access/test_policy.py and tests/protocol/test_ref_access.py."""
 
 import itertools
 
@@ -6,71 +6,11 @@ import pytest
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.common.errors import InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
+from services.common.errors import InvalidArgument, NotFound, Reason, Unauthenticated
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 
 READ, WRITE = access.PERMISSION_READ, access.PERMISSION_WRITE
-NO_REFS = [
-    "refs/heads/rel/../main",
-    "refs/heads/rel/1\n",
-    "refs/heads/rel/a b",
-    "refs/heads/rel//1",
-    "refs/heads/rel/.a",
-]
-
-
-async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: Team) -> None:
-    """The access examples of the protocol hold word for word, because refs serve permission alone (trap-26).
-
-    User A has full access; user B has read-only access plus write access on one ref (docs/protocol.md, "Batch").
-    """
-    repository = f"examples/{team.repository}"
-    repository_id = await service.add_repository(repository)
-    await service.grant(team.alice_name, repository, admin.ROLE_ADMIN)
-    await service.grant(team.bob_name, repository, admin.ROLE_READ)
-    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
-    # A download without `ref` succeeds for both.
-    assert await service.check(team.alice, repository, READ) == repository_id
-    assert await service.check(team.bob, repository, READ) == repository_id
-    # An upload without `ref` succeeds only for A.
-    assert await service.check(team.alice, repository, WRITE) == repository_id
-    with refused(PermissionDenied, Reason.ACCESS_DENIED):
-        await service.check(team.bob, repository, WRITE)
-    # An upload whose `ref.name` is the ref B may write succeeds for both.
-    assert await service.check(team.alice, repository, WRITE, ref="refs/heads/bob") == repository_id
-    assert await service.check(team.bob, repository, WRITE, ref="refs/heads/bob") == repository_id
-    with refused(PermissionDenied, Reason.ACCESS_DENIED):
-        await service.check(team.bob, repository, WRITE, ref="refs/heads/main")
-
-
-@pytest.mark.parametrize(
-    "ref", ["", "HEAD", "main:foo", "refs/heads/Rel/1", "\0", "refs/heads/rel/1\0", "x" * 100_000, *NO_REFS]
-)
-async def test_other_refs_match_nothing(service: RunningLocks, team: Team, ref: str) -> None:
-    """Any text is a ref: it is matched against the grants, and is no error (client-11)."""
-    repository = f"patterns/{team.repository}"
-    await service.add_repository(repository)
-    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/rel/*", "refs/tags/v?"])
-    for allowed in ("refs/heads/rel/1", "refs/heads/rel/1/2", "refs/tags/v1"):
-        await service.check(team.bob, repository, WRITE, ref=allowed)
-    with refused(PermissionDenied, Reason.ACCESS_DENIED):
-        await service.check(team.bob, repository, WRITE, ref=ref)
-    await service.check(team.bob, repository, READ, ref=ref)
-
-
-async def test_writing_on_any_ref(service: RunningLocks, team: Team) -> None:
-    """A grant for some refs is enough, whatever the ref; one for reading is not."""
-    repository = f"any-ref/{team.repository}"
-    repository_id = await service.add_repository(repository)
-    await service.grant(team.alice_name, repository, admin.ROLE_READ)
-    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
-    for ref in ("", "refs/heads/bob", "refs/heads/main"):
-        assert await service.check(team.bob, repository, access.PERMISSION_WRITE_ANY_REF, ref=ref) == repository_id
-        with refused(PermissionDenied, Reason.ACCESS_DENIED):
-            await service.check(team.alice, repository, access.PERMISSION_WRITE_ANY_REF, ref=ref)
-    with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED):
-        await service.check(0, repository, access.PERMISSION_WRITE_ANY_REF)
 
 
 async def test_strangers(service: RunningLocks, team: Team) -> None:
@@ -83,42 +23,6 @@ async def test_strangers(service: RunningLocks, team: Team) -> None:
                 await service.check(user_id, name, permission)
             messages.add(caught.value.message)
     assert len(messages) == 1
-
-
-async def test_anonymous_callers(service: RunningLocks, team: Team) -> None:
-    """Without credentials nothing is told of private repositories, existing or not: credentials are asked for."""
-    messages = set()
-    for name, permission in itertools.product((team.repository, "no/such", "\0", ""), (READ, WRITE)):
-        with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED) as caught:
-            await service.check(0, name, permission)
-        messages.add(caught.value.message)
-    assert len(messages) == 1
-
-
-async def test_public_repositories(service: RunningLocks, team: Team) -> None:
-    """Anybody may read one, anonymous too; writing needs credentials, and a grant."""
-    name = f"public/{team.repository}"
-    repository_id = await service.add_repository(name, public=True)
-    for user_id in (0, team.alice, 2**62):
-        assert await service.check(user_id, name, READ) == repository_id
-    with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED):
-        await service.check(0, name, WRITE)
-    with refused(PermissionDenied, Reason.ACCESS_DENIED):
-        await service.check(team.alice, name, WRITE)
-
-
-async def test_roles(service: RunningLocks, team: Team) -> None:
-    """Read only reads; write and admin read and write."""
-    for role, may_write in ((admin.ROLE_READ, False), (admin.ROLE_WRITE, True), (admin.ROLE_ADMIN, True)):
-        name = f"roles/{role}/{team.repository}"
-        repository_id = await service.add_repository(name)
-        await service.grant(team.bob_name, name, role)
-        assert await service.check(team.bob, name, READ) == repository_id
-        if may_write:
-            assert await service.check(team.bob, name, WRITE, ref="refs/heads/x") == repository_id
-        else:
-            with refused(PermissionDenied, Reason.ACCESS_DENIED):
-                await service.check(team.bob, name, WRITE)
 
 
 async def test_the_access_ends_with_the_token_that_was_shown(service: RunningLocks, team: Team) -> None:

@@ -166,15 +166,6 @@ async def test_repeated_with_its_key(service: RunningLocks, team: Team) -> None:
     assert len(await history(service, team)) == 2
 
 
-async def test_ones_own_lock(service: RunningLocks, team: Team) -> None:
-    """A theft from oneself would say nothing in the history but a name twice."""
-    own = await service.create(team.repository_id, team.alice, "f1.dat")
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-        await steal(service, team, team.alice, own.id)
-    assert caught.value.message.startswith("id: ")
-    assert list((await service.list(team.repository_id)).locks) == [own]
-
-
 @pytest.mark.parametrize("lock_id", ["", "x", "0", str(2**63), "\0"])
 async def test_ids_that_no_lock_has(service: RunningLocks, team: Team, lock_id: str) -> None:
     """Whatever the id looks like, nothing is found by it."""
