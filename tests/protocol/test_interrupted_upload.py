@@ -25,7 +25,7 @@ def begin(connection: Connection, action: Action, *headers: tuple[str, str]) -> 
 
 
 def wait_for_files(stack: Stack, blob: Blob, count: int) -> None:
-    """Wait until so many files bear the oid: what is left over is swept a moment later."""
+    """Wait until so many files bear the oid, because a left-over file is swept a moment later."""
     blocking_until(lambda: len(list(stack.data.rglob(f"{blob.oid}*"))) == count, f"{count} files bear {blob.oid}")
 
 

@@ -32,7 +32,7 @@ def test_a_request_of_friendshipper(new_repository: NewRepository, dialect: Dial
 
 
 def test_each_path_that_can_be_is_locked_and_unlocked(alice: Client, bob: Client) -> None:
-    """A path that somebody else has locked, or nobody, is a failure with its reason; the others are done."""
+    """A path that cannot be locked or unlocked is a failure with its reason, and the other paths are done."""
     alice.lock("batch/hers")
     answer = lock_all(bob, "batch/his", "batch/hers", "/rooted", ref=OF_BOB).json()["batch"]
     assert answer["paths"] == ["batch/his"]
@@ -46,7 +46,7 @@ def test_each_path_that_can_be_is_locked_and_unlocked(alice: Client, bob: Client
 
 
 def test_all_paths_or_none(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """With `atomic`, one path that is locked leaves all as they were, and the answer has the lock that stands."""
+    """A single locked path leaves all paths as they were with `atomic`, and the answer has the lock that stands."""
     path = f"atomic/{dialect.name}"
     standing = alice.lock(f"{path}/hers").json()["lock"]
     for call in (lock_all, unlock_all):

@@ -12,7 +12,7 @@ RELEASE = {"name": "refs/heads/release/1"}
 def test_a_repository_may_lock_branches_apart(
     operator: Administration, new_repository: NewRepository, dialect: Dialect
 ) -> None:
-    """A path is locked once in each space: 409 within it, and its list and verification show its own locks."""
+    """A path has one lock in each space, and the lists of a space have the locks of that space alone."""
     name = f"contract/spaces-{dialect.name}"
     alice = new_repository(name).speaking(dialect)
     operator.set_lock_spaces(name, "refs/heads/release/*=per-ref")
@@ -37,7 +37,7 @@ def test_a_repository_may_lock_branches_apart(
 def test_locks_keep_the_space_in_which_they_were_created(
     operator: Administration, new_repository: NewRepository, alice: Client
 ) -> None:
-    """A change of the rules moves no lock, and the lock is removed by its id as ever."""
+    """A change of the rules moves no lock, and a lock of before is removed by its id."""
     alice = new_repository("contract/spaces-change")
     operator.set_lock_spaces("contract/spaces-change", "refs/heads/*=per-ref")
     lock = alice.lock("f1", ref=MAIN).json()["lock"]

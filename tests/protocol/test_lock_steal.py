@@ -38,7 +38,7 @@ def history(client: Client, **values: str) -> httpx.Response:
 
 
 def test_a_stolen_lock_is_201_with_both_locks(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """The path has a new holder in one step, and the answer tells what the old one was."""
+    """A theft gives the path a new holder in one step, and its answer has the old lock too."""
     old = new_lock(bob, note="until Friday")
     assert old["note"] == "until Friday"
     answer = steal(alice.speaking(dialect), old["id"], note="the fix")
@@ -53,7 +53,7 @@ def test_a_stolen_lock_is_201_with_both_locks(alice: Client, bob: Client, dialec
 
 
 def test_a_lock_that_was_stolen_already_is_409_with_the_standing_one(alice: Client, bob: Client) -> None:
-    """The second thief learns the holder of the lock that now stands; if none stands any more, the answer is 404."""
+    """The second thief learns the holder of the lock that now stands, and gets 404 where none stands."""
     old = new_lock(bob)
     now = steal(alice, old["id"]).json()["lock"]
     answer = steal(alice, old["id"])
@@ -65,7 +65,7 @@ def test_a_lock_that_was_stolen_already_is_409_with_the_standing_one(alice: Clie
 
 
 def test_of_many_thieves_exactly_one_gets_the_lock(alice: Client, bob: Client) -> None:
-    """A theft is atomic, so the history has one record and the others are told of the winner."""
+    """A theft is atomic, so the history has one record and all others learn the winner."""
     old = new_lock(bob)
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: steal(alice, old["id"]), range(10)))
@@ -76,7 +76,7 @@ def test_of_many_thieves_exactly_one_gets_the_lock(alice: Client, bob: Client) -
 
 
 def test_a_theft_needs_the_rights_of_force(alice: Client, bob: Client, carol: Client, anonymous: Client) -> None:
-    """Bob may write one ref only, so that he could otherwise take the lock of anybody."""
+    """A user who may write one ref steals no lock, because the client chooses the ref."""
     lock = new_lock(alice)
     refused = steal(bob, lock["id"], ref=OF_BOB)
     assert refused.status_code == 403
@@ -88,7 +88,7 @@ def test_a_theft_needs_the_rights_of_force(alice: Client, bob: Client, carol: Cl
 def test_a_stale_lock_needs_push_access_only(
     bob: Client, carol: Client, operator: Administration, new_repository: NewRepository
 ) -> None:
-    """A repository may say from which age on a lock is anybody's, and readers still take none."""
+    """Every writer may steal a lock of the age that the repository names, and no reader may."""
     owner = new_repository("contract/stale")
     operator.grant("bob", "contract/stale", "write", refs=["refs/heads/bob"])
     operator.grant("carol", "contract/stale", "read")
@@ -102,7 +102,7 @@ def test_a_stale_lock_needs_push_access_only(
 
 
 def test_ones_own_lock_is_422(alice: Client) -> None:
-    """No right is lacking and no other lock stands there: the request itself makes no sense."""
+    """The theft of one's own lock is 422, because no right is lacking and no other lock stands there."""
     lock = new_lock(alice)
     answer = steal(alice, lock["id"])
     assert answer.status_code == 422
@@ -112,7 +112,7 @@ def test_ones_own_lock_is_422(alice: Client) -> None:
 
 @pytest.mark.parametrize("reason", [None, "", "  ", "x" * 501, "\0", 5])
 def test_a_theft_without_a_reason_is_422(alice: Client, bob: Client, reason: object) -> None:
-    """The victim has to read why."""
+    """A theft needs a reason, because the victim reads it."""
     lock = new_lock(bob)
     answer = steal(alice, lock["id"], reason)
     assert answer.status_code == 422
@@ -121,7 +121,7 @@ def test_a_theft_without_a_reason_is_422(alice: Client, bob: Client, reason: obj
 
 
 def test_a_note_is_in_every_list(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """A note says to others what the lock is for; a lock without one has no such member."""
+    """A note is in every list of its lock, and a lock without one has no such member."""
     note = "boss fight,\nuntil Friday \N{DRAGON}"
     alice = alice.speaking(dialect)
     lock, plain = new_lock(alice, note=note), new_lock(alice, note=None)
@@ -136,7 +136,7 @@ def test_a_note_is_in_every_list(alice: Client, bob: Client, dialect: Dialect) -
 
 @pytest.mark.parametrize("text", ["x" * 501, "\0", 5], ids=["long", "nul", "number"])
 def test_a_note_or_reason_out_of_bounds_is_422(alice: Client, text: object) -> None:
-    """Strangers write them, so they are bounded, and the message names the field."""
+    """Notes and reasons are bounded, because any user writes them, and the message names the field."""
     lock = new_lock(alice)
     answers = {
         "note": alice.lock(new_blob().oid, note=text),
@@ -175,7 +175,7 @@ def test_the_history_is_listed_for_readers(
 
 
 def test_the_history_is_filtered(alice: Client, bob: Client) -> None:
-    """By path, by the owner's name, and by the time of the release."""
+    """The history is filtered by path, by the owner's name and by the time of the release."""
     hers, his = new_lock(alice), new_lock(bob)
     alice.unlock(hers["id"])
     bob.unlock(his["id"], ref=OF_BOB)
@@ -206,14 +206,14 @@ def test_the_history_is_filtered(alice: Client, bob: Client) -> None:
     ],
 )
 def test_a_value_that_the_history_does_not_know_is_422(alice: Client, name: str, value: str) -> None:
-    """A filter that is misread would hide what somebody looks for."""
+    """A malformed filter is 422, because a filter that is misread would hide what somebody looks for."""
     answer = history(alice, **{name: value})
     assert answer.status_code == 422
     assert name in answer.json()["message"]
 
 
 def test_the_history_needs_read_access(bob: Client, anonymous: Client, new_repository: NewRepository) -> None:
-    """As the list of locks does, and an unknown repository looks like a forbidden one."""
+    """The history needs the access of the list of locks, and an unknown repository looks like a forbidden one."""
     private = new_repository()
     assert history(bob.at(private.base_url)).status_code == 403
     assert history(anonymous).status_code == 401

@@ -21,7 +21,7 @@ def fragile() -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def alice(fragile: Stack, http: httpx.Client) -> Client:
-    """Alice on that stack."""
+    """Alice on the stack whose processes are killed."""
     return Client(http, fragile.base_url, f"Bearer {fragile.tokens['alice']}")
 
 

@@ -46,14 +46,14 @@ def facade() -> Iterator[tuple[str, Inner]]:
 
 @pytest.fixture
 def inner(facade: tuple[str, Inner]) -> Iterator[Inner]:
-    """These services, well."""
+    """The inner services, which answer well at first."""
     yield facade[1]
     facade[1].reset()
 
 
 @pytest.fixture
 def zoe(facade: tuple[str, Inner], http: httpx.Client) -> Client:
-    """Somebody who may do everything, as far as it goes."""
+    """Zoe, who may do everything that her facade can do."""
     return Client(http, f"{facade[0]}/a", "Bearer x")
 
 
@@ -70,7 +70,7 @@ def locking(client: Client, call: str) -> httpx.Response:
 
 
 def assert_tells(answer: httpx.Response, status: int) -> None:
-    """Assert the status, and what goes with it: when to come again, and nothing of the inside."""
+    """Assert the status, a Retry-After where it has one, and that nothing of the inside is in the body."""
     assert answer.status_code == status
     assert ("retry-after" in answer.headers) is (status in (429, 503))
     assert (SECRET in answer.text) is (status not in (500, 501, 502, 503, 504))
@@ -149,10 +149,7 @@ def test_a_failure_to_decide_about_access_lets_nobody_in(
 def test_a_reply_that_lacks_something_is_502_on_a_batch(
     zoe: Client, inner: Inner, call: str, reply: access.AuthenticateResponse
 ) -> None:
-    """A reply without a required field is a fault behind the facade, not the client's.
-
-    protocol: Status codes of batch responses, 502.
-    """
+    """A reply without a required field is 502, because the fault is behind the facade and not the client's."""
     inner.replies[call] = reply
     assert_tells(zoe.batch("download", BLOB.entry), 502)
 
