@@ -1,4 +1,4 @@
-"""The operator's calls over gRPC, which the commands make too, after a second in which Python starts.
+"""The operator's calls over gRPC, without the second in which a command starts.
 
 A call that takes something away returns before every facade knows. `Administration.until` waits for that.
 """
