@@ -17,8 +17,8 @@ from tests.support.stack import Stack
 
 OPERATIONS = ["download", "upload", "verify"]
 _NUMBERS = itertools.count(1)
-# A machine under load may need more than one of these lives to use a token first.
-_LIVES_SECONDS = (1, 4, 16, 64)
+# A machine under load may need more than the first of these lives to use a token once.
+_LIVES_SECONDS = (2, 8, 32)
 
 
 def perform(client: Client, operation: str, action: Action, blob: Blob, *headers: tuple[str, str]) -> httpx.Response:

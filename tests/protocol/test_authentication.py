@@ -188,15 +188,20 @@ def test_a_revoked_token_is_401_and_is_told_by_its_name(
         assert answer.json()["message"] == "the credentials are not valid"
 
 
-def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Administration, dialect: Dialect) -> None:
+@pytest.fixture(scope="module")
+def expiring(operator: Administration) -> str:
+    """A token of alice that expires in two seconds."""
+    return operator.add_token("alice", "expires", seconds=2)
+
+
+def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, expiring: str, dialect: Dialect) -> None:
     """The owner of an expired token reads that it has expired, and whoever guesses reads only that it is not valid."""
-    secret = operator.add_token("alice", f"expires-{dialect.name}", seconds=0.2)
-    client = anonymous.speaking(dialect).showing(f"Bearer {secret}")
+    client = anonymous.speaking(dialect).showing(f"Bearer {expiring}")
     blocking_until(lambda: client.locks().status_code != 200, "the token has expired")
     answer = client.locks()
     assert_challenged(answer)
     assert answer.json()["message"] == "the token has expired"
-    wrong = client.showing(f"Bearer {secret}x").locks()
+    wrong = client.showing(f"Bearer {expiring}x").locks()
     assert_challenged(wrong)
     assert wrong.json()["message"] == "the credentials are not valid"
 
