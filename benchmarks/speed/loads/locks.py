@@ -12,7 +12,7 @@ _WARM_SECONDS = 1
 _PAGES = 100
 _FOLDERS, _OWNERS = 20, 50
 FOUND = ("any", "folder", "owner", "folder_owner")
-"""What of all locks is listed."""
+"""The filters by which a measured list finds locks."""
 
 Page = Callable[[Site, str], Request]
 """A function that makes the request for the page of locks after a cursor."""

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 import yaml
 from typer.core import TyperGroup
@@ -24,13 +23,8 @@ from services.facade.settings import FacadeSettings
 from services.locks.settings import BootstrapSettings, LocksSettings
 from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
+from tests.support.sources import MODULES, PAGES, ROOT, fail_with, name, text
 
-ROOT = Path(__file__).parents[3]
-PAGES = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "monitoring/**/*.md", "proto/*.md")
-    for path in ROOT.glob(pattern)
-)
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"``(.+?)``|`([^`\n]+)`|`([^`]+)`")
 # Helm and kubectl have it as the name of a release and of a namespace.
@@ -41,23 +35,26 @@ _SHELLS = {"sh", "bash", "console"}
 _OTHER_SETTINGS = re.compile(r"TOWPATH_(?:[A-Z_]*PUBLISH[A-Z_]*|SECRETS\w*|[A-Z_]+_)\b")
 
 
-def _blocks(page: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the language and the text of each block."""
-    text = page.read_text()
-    for found in _BLOCK.finditer(text):
+@cache
+def _blocks(page: Path) -> list[tuple[int, str, str]]:
+    """Return the line, the language and the text of each block."""
+    blocks = []
+    for found in _BLOCK.finditer(text(page)):
         indent, language, block = found.groups()
-        yield text.count("\n", 0, found.start()) + 1, language, re.sub(rf"^{indent}", "", block, flags=re.MULTILINE)
+        line = text(page).count("\n", 0, found.start()) + 1
+        blocks.append((line, language, re.sub(rf"^{indent}", "", block, flags=re.MULTILINE)))
+    return blocks
 
 
-def _shell(text: str) -> None:
-    done = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, timeout=30, check=False)
+def _shell(block: str) -> None:
+    done = subprocess.run(["sh", "-n"], input=block, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise ValueError(done.stderr)
 
 
-def _ini(text: str) -> None:
+def _ini(block: str) -> None:
     # git's configuration is indented, as no other ini file is.
-    flat = re.sub(r"^\s+", "", text, flags=re.MULTILINE)
+    flat = re.sub(r"^\s+", "", block, flags=re.MULTILINE)
     configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True).read_string(flat)
 
 
@@ -66,21 +63,25 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "bash": _shell,
     "python": ast.parse,
     "json": json.loads,
-    "yaml": lambda text: list(yaml.safe_load_all(text)),
+    "yaml": lambda block: list(yaml.safe_load_all(block)),
     "toml": tomllib.loads,
     "ini": _ini,
 }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_block_parses(page: Path) -> None:
-    """A reader copies it as it is."""
-    for line, language, text in _blocks(page):
-        if parse := _PARSERS.get(language):
-            try:
-                parse(text)
-            except (ValueError, SyntaxError, yaml.YAMLError, configparser.Error) as error:
-                pytest.fail(f"{page.name}:{line}: {language}: {error}")
+def _error(language: str, block: str) -> Exception | None:
+    try:
+        _PARSERS.get(language, str)(block)
+    except (ValueError, SyntaxError, yaml.YAMLError, configparser.Error) as error:
+        return error
+    return None
+
+
+def test_every_block_parses() -> None:
+    """A reader copies a block as it is."""
+    blocks = [(page, *block) for page in PAGES for block in _blocks(page)]
+    errors = [(page, line, language, _error(language, block)) for page, line, language, block in blocks]
+    fail_with(f"{name(page)}:{line}: {language}: {error}" for page, line, language, error in errors if error)
 
 
 @cache
@@ -105,33 +106,33 @@ def _problem(words: list[str]) -> str | None:
     return f"no option {', '.join(sorted(used - known))} of {command.name}" if used - known else None
 
 
-def _commands(text: str) -> Iterator[str]:
-    text = re.sub(r"\\\n\s*", " ", text)
-    for line in text.splitlines():
+def _commands(block: str) -> Iterator[str]:
+    for line in re.sub(r"\\\n\s*", " ", block).splitlines():
         without_comment = re.sub(r"(?:^|\s)#.*$", "", line)
         for found in _COMMAND.finditer(without_comment):
             yield found["words"]
 
 
-def _words(text: str) -> list[str]:
+def _words(command: str) -> list[str]:
     try:
-        return shlex.split(text)
+        return shlex.split(command)
     except ValueError:  # A part of a line, with a quotation mark that another part closes.
-        return text.replace("'", "").replace('"', "").split()
+        return command.replace("'", "").replace('"', "").split()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_exists(page: Path) -> None:
+def _named_commands(page: Path) -> Iterator[str]:
+    found = [block for _, language, block in _blocks(page) if language in _SHELLS]
+    found += [" ".join(next(filter(None, each)).split()) for each in _CODE.findall(_BLOCK.sub("", text(page)))]
+    return (command for each in found for command in _commands(each))
+
+
+def test_every_command_exists() -> None:
     """Each `towpath` in blocks and in the running text has this command and these options."""
-    found = [text for _, language, text in _blocks(page) if language in _SHELLS]
-    prose = _BLOCK.sub("", page.read_text())
-    found += [" ".join(next(filter(None, each)).split()) for each in _CODE.findall(prose)]
-    commands = [command for text in found for command in _commands(text)]
-    problems = {command: _problem(_words(command.split(" > ")[0])) for command in commands}
-    assert {command: problem for command, problem in problems.items() if problem} == {}
+    commands = [(page, command) for page in PAGES for command in _named_commands(page)]
+    problems = [(page, command, _problem(_words(command.split(" > ")[0]))) for page, command in commands]
+    fail_with(f"{name(page)}: towpath {command}: {problem}" for page, command, problem in problems if problem)
 
 
-@cache
 def _settings() -> set[str]:
     read = (
         FacadeSettings,
@@ -142,23 +143,18 @@ def _settings() -> set[str]:
         CommandSettings,
         BootstrapSettings,
     )
-    names = {f"TOWPATH_{name.upper()}" for settings in read for name in settings.model_fields}
-    environment = "".join(
-        path.read_text()
-        for path in (ROOT / "compose.yaml", ROOT / "Makefile", ROOT / ".env.example", *(ROOT / "deploy").glob("**/*"))
-        if path.is_file() and path.suffix != ".svg"
-    )
-    sources = "".join(
-        path.read_text() for folder in ("services", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
-    )
-    return names | set(re.findall(r"TOWPATH_[A-Z_]+[A-Z]", environment + sources))
+    names = {f"TOWPATH_{field.upper()}" for settings in read for field in settings.model_fields}
+    environment = (ROOT / "compose.yaml", ROOT / "Makefile", ROOT / ".env.example", *(ROOT / "deploy").glob("**/*"))
+    paths = [path for path in environment if path.is_file() and path.suffix != ".svg"]
+    return names | {found for path in (*paths, *MODULES) for found in re.findall(r"TOWPATH_[A-Z_]+[A-Z]", text(path))}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_setting_exists(page: Path) -> None:
+def test_every_setting_exists() -> None:
     """A setting that a page names is one that a program reads."""
-    named = set(re.findall(r"\bTOWPATH_[A-Z_]*[A-Z]\b", page.read_text()))
-    assert {name for name in named if not _OTHER_SETTINGS.fullmatch(name)} - _settings() == set()
+    known = _settings()
+    named = [(page, each) for page in PAGES for each in re.findall(r"\bTOWPATH_[A-Z_]*[A-Z]\b", text(page))]
+    unknown = {(name(page), each) for page, each in named if each not in known and not _OTHER_SETTINGS.fullmatch(each)}
+    fail_with(f"{page}: {each}" for page, each in sorted(unknown))
 
 
 def test_wrong_commands_are_found() -> None:

@@ -1,7 +1,6 @@
 """A check that compose.yaml, .env.example, the settings and the tables of the documents name the same variables."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,9 +12,9 @@ from services.facade.settings import FacadeSettings
 from services.locks.settings import LocksDatabaseSettings, LocksSettings
 from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
+from tests.support.sources import ROOT, text
 
-ROOT = Path(__file__).parents[3]
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+COMPOSE: dict[str, Any] = yaml.safe_load(text(ROOT / "compose.yaml"))
 # Who reads what a container is given.
 READERS: dict[str, tuple[type[Settings], ...]] = {
     # It runs the migrations of the services, with the database's URL for theirs.
@@ -69,7 +68,7 @@ def test_every_variable_is_a_setting_of_its_reader() -> None:
 
 
 def test_every_container_is_bounded() -> None:
-    """In memory and processes: one that runs away takes the others with it otherwise."""
+    """A container has a bound in memory and in processes, so that one that runs away does not take others with it."""
     for name, service in COMPOSE["services"].items():
         assert service["mem_limit"], name
         assert service["pids_limit"] == 1024, name
@@ -100,15 +99,15 @@ def test_no_secret_is_a_variable() -> None:
 
 def test_no_url_of_a_database_has_a_password() -> None:
     """The password comes from its file."""
-    urls = re.findall(r"postgresql://\S+", (ROOT / "compose.yaml").read_text())
+    urls = re.findall(r"postgresql://\S+", text(ROOT / "compose.yaml"))
     assert urls
     assert all(re.fullmatch(r"postgresql://towpath@postgres:5432/towpath", url) for url in urls)
 
 
 def test_what_may_be_chosen_is_in_the_example() -> None:
     """`.env.example` names every variable that compose.yaml takes from its environment, and no other."""
-    taken = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text()))
-    named = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    taken = set(re.findall(r"\$\{([A-Z_]+)", text(ROOT / "compose.yaml")))
+    named = set(re.findall(r"^#?([A-Z_]+)=", text(ROOT / ".env.example"), re.MULTILINE))
     assert taken == named
     settings = set().union(*(_variables(reader) for readers in READERS.values() for reader in readers))
     assert taken - OF_COMPOSE <= settings

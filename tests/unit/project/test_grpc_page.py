@@ -10,8 +10,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc  # type: ignore[import-untyped] # the package has no types
 
 from services.common.errors import Reason
+from tests.support.sources import ROOT, fail_with, text
 
-ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "grpc.md"
 COLUMNS = 5
 STATUSES = {status.name for status in grpc.StatusCode}
@@ -22,8 +22,8 @@ OTHER = {"INTENT_WRITE", "NOT_SERVING", "OK"}
 SERVICES, METHODS = 6, 2
 
 
-def _capitals(text: str) -> set[str]:
-    return set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) | (STATUSES & set(re.findall(r"\b[A-Z]{3,}\b", text)))
+def _capitals(words: str) -> set[str]:
+    return set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", words)) | (STATUSES & set(re.findall(r"\b[A-Z]{3,}\b", words)))
 
 
 def _files(folder: Path) -> FileDescriptorSet:
@@ -51,7 +51,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def _rows() -> Iterator[tuple[str, list[str]]]:
     service = ""
-    for line in PAGE.read_text().splitlines():
+    for line in text(PAGE).splitlines():
         if line.startswith("#"):
             service = line.removeprefix("### ") if line.startswith("### towpath.") else ""
         elif service and line.startswith("| `"):
@@ -79,30 +79,19 @@ def test_every_row_says_what_to_do() -> None:
 
 
 def test_the_errors_of_each_call_are_those_of_its_comment(documented: dict[str, str]) -> None:
-    """Status by status and reason by reason."""
-    for name, cells in _rows():
-        told = _capitals(documented[name].partition("Errors:")[2]) & (STATUSES | REASONS)
-        listed = _capitals(cells[1]) & (STATUSES | REASONS)
-        assert listed == told, f"{name}: only the page or only the .proto file tells {listed ^ told}"
+    """The page and the .proto file name the same statuses and reasons for each call."""
+    known = STATUSES | REASONS
+    errors = {name: documented[name].partition("Errors:")[2] for name, _ in _rows()}
+    different = {name: (_capitals(cells[1]) ^ _capitals(errors[name])) & known for name, cells in _rows()}
+    fail_with(f"{name}: only the page or only the .proto file has {only}" for name, only in different.items() if only)
 
 
 def test_every_reason_in_a_comment_exists(documented: dict[str, str]) -> None:
     """The .proto files name no status and no reason that the code does not know."""
-    for name, comment in documented.items():
-        unknown = _capitals(comment.partition("Errors:")[2]) - STATUSES - REASONS
-        assert not unknown, f"{name}: {unknown}"
+    named = {call: _capitals(comment.partition("Errors:")[2]) for call, comment in documented.items()}
+    fail_with(f"{call}: {word}" for call, words in named.items() for word in sorted(words - STATUSES - REASONS))
 
 
 def test_every_reason_on_the_page_exists() -> None:
     """The page names no other words in capitals than statuses, reasons, settings and a few enum values."""
-    text = re.sub(r"TOWPATH_[A-Z_]+", "", PAGE.read_text())
-    assert _capitals(text) - OTHER <= STATUSES | REASONS
-
-
-def test_the_links_of_the_page_and_of_the_examples_lead_somewhere() -> None:
-    """Every relative link names a file or a folder."""
-    for page in (PAGE, ROOT / "examples" / "README.md"):
-        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
-        assert links
-        for link in links:
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    assert _capitals(re.sub(r"TOWPATH_[A-Z_]+", "", text(PAGE))) - OTHER - STATUSES - REASONS == set()

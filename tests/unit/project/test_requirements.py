@@ -2,15 +2,16 @@
 
 import re
 import tomllib
-from pathlib import Path
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[3]
-PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+from tests.support.sources import ROOT, fail_with, text
+
+PYPROJECT: dict[str, Any] = tomllib.loads(text(ROOT / "pyproject.toml"))
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 GROUPS: dict[str, list[Any]] = PYPROJECT["dependency-groups"]
 # Each list and the extras and groups that it is made of.
@@ -28,10 +29,15 @@ _ENTRY = re.compile(
 )
 
 
+def _text(name: str) -> str:
+    return text(ROOT / "requirements" / f"{name}.txt")
+
+
+@cache
 def _listed(name: str) -> dict[str, set[str]]:
     """Return the versions of each package in a list; a package may have several, for different Pythons."""
     versions: dict[str, set[str]] = {}
-    for package, version, _ in _ENTRY.findall((ROOT / "requirements" / f"{name}.txt").read_text()):
+    for package, version, _ in _ENTRY.findall(_text(name)):
         versions.setdefault(canonicalize_name(package), set()).add(version)
     return versions
 
@@ -43,36 +49,38 @@ def _asked(name: str) -> list[Requirement]:
     return [Requirement(each) for each in (*named, *(each for group in groups for each in GROUPS[group]))]
 
 
-@pytest.mark.parametrize("name", LISTS)
-def test_each_line_has_a_version_and_hashes(name: str) -> None:
-    """Anything else would be installed as it is on that day."""
-    text = (ROOT / "requirements" / f"{name}.txt").read_text()
-    assert re.sub(r"^#.*\n", "", _ENTRY.sub("", text), flags=re.M).strip() == ""
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_a_list_has_what_is_asked_for(name: str) -> None:
-    """Whoever changes pyproject.toml runs `make lock`."""
-    listed = _listed(name)
+def _unmet(name: str) -> Iterator[Requirement]:
     for requirement in _asked(name):
-        versions = listed[canonicalize_name(requirement.name)]
-        assert all(requirement.specifier.contains(each, prereleases=True) for each in versions), requirement
+        versions = _listed(name).get(canonicalize_name(requirement.name), set())
+        if not versions or not all(requirement.specifier.contains(each, prereleases=True) for each in versions):
+            yield requirement
+
+
+def test_each_line_has_a_version_and_hashes() -> None:
+    """Anything else would be installed as it is on that day."""
+    rests = {name: re.sub(r"^#.*\n", "", _ENTRY.sub("", _text(name)), flags=re.M).strip() for name in LISTS}
+    fail_with(f"{name}: {line}" for name, rest in rests.items() for line in rest.splitlines())
+
+
+def test_a_list_has_what_is_asked_for() -> None:
+    """Whoever changes pyproject.toml runs `make lock`."""
+    fail_with(f"{name}: {requirement} is not met" for name in LISTS for requirement in _unmet(name))
 
 
 def test_all_lists_have_the_same_versions() -> None:
     """A checkout and the image must run the versions that the tests have seen."""
-    tested = _listed("dev")
-    for name in ("run", "image", "build", "docs"):
-        assert {package: tested.get(package) for package in _listed(name)} == _listed(name), name
+    listed = [(name, *entry) for name in ("run", "image", "build", "docs") for entry in _listed(name).items()]
+    other = [(name, package) for name, package, versions in listed if _listed("dev").get(package) != versions]
+    fail_with(f"{name}: {package} has another version than in dev" for name, package in other)
 
 
-@pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
-def test_nothing_is_installed_past_the_lists(file: str) -> None:
+def test_nothing_is_installed_past_the_lists() -> None:
     """Each installation asks for hashes, or takes nothing from an index."""
-    text = (ROOT / file).read_text().replace("\\\n", " ")
-    installing = [line for part in text.splitlines() for line in part.split("&&") if "pip install" in line]
-    installing = [line.replace("$(PIP_INSTALL)", "pip install") for line in installing]
-    installing += [line for line in text.splitlines() if "$(PIP_INSTALL)" in line]
-    assert installing
-    for line in installing:
-        assert line.startswith("PIP_INSTALL =") or "--require-hashes" in line or "--no-index" in line, line
+    lines = [
+        line for file in ("Makefile", "Dockerfile") for line in text(ROOT / file).replace("\\\n", " ").splitlines()
+    ]
+    installing = [part for line in lines for part in line.split("&&") if "pip install" in part]
+    installing += [line for line in lines if "$(PIP_INSTALL)" in line]
+    assert len(installing) > 4
+    bound = re.compile("PIP_INSTALL =|.*--require-hashes|.*--no-index")
+    fail_with(line for line in installing if not bound.match(line))

@@ -1,7 +1,5 @@
 """The table of docs/settings.md has every setting, and no other."""
 
-from pathlib import Path
-
 from pydantic_core import PydanticUndefined
 
 from services.cache.settings import CacheSettings
@@ -11,8 +9,9 @@ from services.facade.settings import FacadeSettings
 from services.locks.settings import BootstrapSettings, LocksSettings
 from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
+from tests.support.sources import ROOT, text
 
-PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
+PAGE = ROOT / "docs" / "settings.md"
 BEGIN, END = "<!-- settings: begin", "<!-- settings: end -->"
 # Each program and what it reads.
 PROGRAMS: list[tuple[str, type[Settings]]] = [
@@ -58,6 +57,6 @@ def _table() -> str:
 
 def test_the_page_lists_every_setting() -> None:
     """The table between the marks is the one that the settings give; the message of a failure is that table."""
-    _, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, rest = text(PAGE).partition(BEGIN)
     written = rest.partition("-->")[2].partition(END)[0].strip()
     assert written == _table(), _table()

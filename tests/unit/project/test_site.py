@@ -11,7 +11,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
+from tests.support.sources import ROOT, fail_with, text
+
 ZENSICAL = Path(sys.executable).with_name("zensical")
 ORIGIN = "http://site.test/"
 # What a browser fetches without being asked to.
@@ -28,13 +29,13 @@ FETCHED = {
 class Page(HTMLParser):
     """The anchors of a page, and what it refers to."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.fetched: list[str] = []
         self.classes: set[str] = set()
-        self.feed(text)
+        self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note the element."""
@@ -88,7 +89,7 @@ def test_every_page_is_in_the_navigation(staged: Path) -> None:
 
 
 def test_every_link_and_picture_of_the_site_is_there(staged: Path, pages: dict[str, Page]) -> None:
-    """Links to pages, to their headings, and to files."""
+    """Links to pages, to their headings, and to files lead somewhere."""
     broken = []
     for address, page in pages.items():
         for link in (*page.links, *page.fetched):
@@ -98,23 +99,23 @@ def test_every_link_and_picture_of_the_site_is_there(staged: Path, pages: dict[s
             file = staged / "site" / unquote(urlsplit(target).path.lstrip("/"))
             exists = file.is_file() or (file / "index.html").is_file()
             if not exists or (anchor and target in pages and unquote(anchor) not in pages[target].anchors):
-                broken.append((address, link))
+                broken.append(f"{address}: {link}")
     assert len(pages) > 60
-    assert broken == []
+    fail_with(broken)
 
 
 def test_nothing_is_fetched_from_another_host(pages: dict[str, Page]) -> None:
     """A reader without the internet sees all of it, and no other host learns who reads."""
-    for address, page in pages.items():
-        foreign = [link for link in page.fetched if not urljoin(address, link).startswith((ORIGIN, "data:"))]
-        assert foreign == [], address
-        # The site's script would fetch what draws diagrams and enlarges pictures.
-        assert page.classes.isdisjoint({"mermaid", "glightbox", "arithmatex"}), address
+    fetched = [(address, urljoin(address, link)) for address, page in pages.items() for link in page.fetched]
+    foreign = [f"{address}: {link}" for address, link in fetched if not link.startswith((ORIGIN, "data:"))]
+    # The site's script would fetch what draws diagrams and enlarges pictures.
+    drawing = {"mermaid", "glightbox", "arithmatex"}
+    fail_with([*foreign, *(f"{address}: {each}" for address, page in pages.items() for each in page.classes & drawing)])
 
 
 def test_links_that_leave_the_documentation_become_names(staged: Path) -> None:
     """The source of the site has a link to a folder of the repository, and the site has its name."""
-    assert "](../proto)" in (ROOT / "docs" / "grpc.md").read_text()
-    text = (staged / "docs" / "grpc.md").read_text()
-    assert "](../" not in re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    assert "`proto`" in text
+    assert "](../proto)" in text(ROOT / "docs" / "grpc.md")
+    page = (staged / "docs" / "grpc.md").read_text()
+    assert "](../" not in re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    assert "`proto`" in page
