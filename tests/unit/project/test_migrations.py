@@ -17,7 +17,7 @@ from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.migration_rules import breaches, statements_of
-from tests.support.sources import ROOT, fail_with
+from tests.support.sources import ROOT, fail_with, name
 
 RECORDED: dict[str, str] = json.loads((ROOT / "tests" / "released" / "migrations.json").read_text())
 
@@ -37,7 +37,9 @@ def test_the_version_before_keeps_running() -> None:
     """A migration takes nothing away and asks for nothing new, unless it says in `CONTRACTS` why nobody needs it."""
     scripts = [*_scripts_of(STORAGE), *_scripts_of(LOCKS)]
     kept = [script for script in scripts if not getattr(script.module, "CONTRACTS", "")]
-    fail_with(f"{script.path}: {breach}" for script in kept for breach in breaches(statements_of(script.module)))
+    fail_with(
+        f"{name(Path(script.path))}: {breach}" for script in kept for breach in breaches(statements_of(script.module))
+    )
 
 
 @pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
