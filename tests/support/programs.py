@@ -69,13 +69,13 @@ def find(name: str) -> str | None:
 
 
 def needed(name: str) -> str:
-    """Return where a program is; skip the test where it is not here, or fail it where it has to be."""
+    """Return where a program is; skip the test or the module where it is not here, or fail where it has to be."""
     found = find(name)
     if found is not None:
         return found
     if must_be_here(name):
         pytest.fail(f"{name} is not here; `make programs` installs it", pytrace=False)
-    pytest.skip(f"{name} is not here, and `make programs` could not bring it")
+    pytest.skip(f"{name} is not here, and `make programs` could not bring it", allow_module_level=True)
 
 
 def must_be_here(name: str) -> bool:

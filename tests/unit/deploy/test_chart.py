@@ -2,8 +2,7 @@
 
 import json
 import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,9 @@ from tests.support.chart import (
     rendered,
     secret_files,
 )
+from tests.support.programs import needed
+
+needed("helm")
 
 VOLUME, BUCKET, EVERYTHING = (CHART / "ci" / f"{name}.yaml" for name in ("volume", "bucket", "everything"))
 READERS: dict[str, tuple[type[Settings], ...]] = {
@@ -52,6 +54,13 @@ NOT_CHOSEN = {
 PORTS = {"facade": {8080, 9100}, "locks": {9002, 9100}, "storage": {9001, 9100}, "ssh": {2222, 9100}, "migrate": set()}
 
 each_example = pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
+
+
+def every_pod() -> Iterator[tuple[str, str, Manifest]]:
+    """Yield each pod of each example, after the names of both and its component."""
+    for values in EXAMPLES:
+        for component, pod in pods(rendered(values)).items():
+            yield f"{values.stem}: {component}", component, pod
 
 
 def _variables(readers: tuple[type[Settings], ...]) -> set[str]:
@@ -80,97 +89,81 @@ def _components(peers: list[Mapping[str, Any]] | None) -> set[str]:
     return {each["app.kubernetes.io/component"] for each in labels}
 
 
-def test_the_chart_has_the_version_of_the_project() -> None:
-    """One version of the chart goes with one of the images."""
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert (chart["version"], chart["appVersion"]) == (version, version)
-
-
-@each_example
-def test_pods_keep_to_the_restricted_standard(values: Path) -> None:
+def test_pods_keep_to_the_restricted_standard() -> None:
     """No root, no capability, no writable file system, no token of the cluster, and a bound on the memory."""
-    for component, pod in pods(rendered(values)).items():
+    for where, _, pod in every_pod():
         spec = pod["spec"]
-        assert spec["automountServiceAccountToken"] is False
-        assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-        assert all({"emptyDir", "projected", "secret", "persistentVolumeClaim"} & set(each) for each in spec["volumes"])
+        assert spec["automountServiceAccountToken"] is False, where
+        assert spec["securityContext"]["runAsNonRoot"] is True, where
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, where
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), where
+        kinds = {"emptyDir", "projected", "secret", "persistentVolumeClaim"}
+        assert all(kinds & set(each) for each in spec["volumes"]), where
         for container in spec["containers"]:
             security = container["securityContext"]
-            assert security["allowPrivilegeEscalation"] is False, component
-            assert security["readOnlyRootFilesystem"] is True, component
-            assert security["capabilities"] == {"drop": ["ALL"]}, component
-            assert not security.get("privileged"), component
-            assert container["resources"]["limits"]["memory"], component
+            assert security["allowPrivilegeEscalation"] is False, where
+            assert security["readOnlyRootFilesystem"] is True, where
+            assert security["capabilities"] == {"drop": ["ALL"]}, where
+            assert not security.get("privileged"), where
+            assert container["resources"]["limits"]["memory"], where
 
 
-@each_example
-def test_pods_run_as_the_user_of_the_image(values: Path) -> None:
-    """The files of secrets and volumes belong to its group."""
+def test_pods_run_as_the_user_of_the_image() -> None:
+    """The user and the group of a pod are those of the image, so that the files of its volumes are its own."""
     [user] = set(re.findall(r"^USER (\d+:\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)) - {"0:0"}
-    for pod in pods(rendered(values)).values():
+    for where, _, pod in every_pod():
         security = pod["spec"]["securityContext"]
-        assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
-        assert security["fsGroup"] == security["runAsGroup"]
+        assert f"{security['runAsUser']}:{security['runAsGroup']}" == user, where
+        assert security["fsGroup"] == security["runAsGroup"], where
 
 
-@each_example
-def test_every_variable_is_a_setting_of_its_reader(values: Path) -> None:
+def test_every_variable_is_a_setting_of_its_reader() -> None:
     """A container is given no variable that its program does not read, and each one once."""
-    for component, pod in pods(rendered(values)).items():
+    for where, component, pod in every_pod():
         for container in pod["spec"]["containers"]:
             names = [each["name"] for each in container.get("env", [])]
-            assert len(names) == len(set(names)), component
+            assert len(names) == len(set(names)), where
             known = _variables(READERS[component]) if container["name"] != "sshd" else set()
-            assert set(names) - OF_OTHERS <= known, component
+            assert set(names) - OF_OTHERS <= known, where
 
 
-@each_example
-def test_what_is_required_is_given(values: Path) -> None:
-    """By a variable, or by a file of the secrets."""
-    for component, pod in pods(rendered(values)).items():
+def test_what_is_required_is_given() -> None:
+    """A service is given each required setting by a variable, or by a file of the secrets."""
+    for where, component, pod in every_pod():
         given = set(environment(pod["spec"]["containers"][0]))
         given |= {name.upper() for name in secret_files(pod)["secrets"]}
         if component == "migrate":
-            assert given >= {"TOWPATH_DATABASE_URL", "TOWPATH_DATABASE_PASSWORD", "TOWPATH_ADMIN_TOKEN"}
+            assert given >= {"TOWPATH_DATABASE_URL", "TOWPATH_DATABASE_PASSWORD", "TOWPATH_ADMIN_TOKEN"}, where
             continue
         fields = {name: field for reader in READERS[component] for name, field in reader.model_fields.items()}
         required = {f"TOWPATH_{name.upper()}" for name, field in fields.items() if field.is_required()}
-        assert required | {"TOWPATH_SERVICE_SECRET", "TOWPATH_METRICS_TOKEN"} <= given, component
+        assert required | {"TOWPATH_SERVICE_SECRET", "TOWPATH_METRICS_TOKEN"} <= given, where
 
 
-@each_example
-def test_secrets_are_files_that_only_their_reader_has(values: Path) -> None:
-    """No variable has a secret, and each file is a setting of the service, or the keys to the bucket."""
-    for component, pod in pods(rendered(values)).items():
+def test_secrets_are_files_that_only_their_reader_has() -> None:
+    """No variable has a secret, and each file is a setting of its service, or the keys to the bucket."""
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    for where, component, pod in every_pod():
         files = secret_files(pod)["secrets"] - {"towpath_objects_credentials"}
         fields = {name: field for reader in READERS[component] for name, field in reader.model_fields.items()}
         secrets = {f"towpath_{name}" for name, field in fields.items() if _is_secret(field.annotation)}
-        assert files <= secrets, component
+        assert files <= secrets, where
+        assert files == set(compose[component]["secrets"]) - {"towpath_s3_credentials"}, where
         [container] = [each for each in pod["spec"]["containers"] if each["name"] == component]
         variables = {name for name in environment(container) if not name.endswith("DATABASE_URL")}
-        assert not {name.upper() for name in secrets} & variables, component
-        assert all("valueFrom" not in each for each in container["env"]), component
+        assert not {name.upper() for name in secrets} & variables, where
+        assert all("valueFrom" not in each for each in container["env"]), where
         mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-        assert mounts["secrets"] == environment(container)["TOWPATH_SECRETS_DIR"], component
-        assert set(mounts) <= {each["name"] for each in pod["spec"]["volumes"]}, component
-    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    for component in ("facade", "locks", "storage", "ssh", "migrate"):
-        if component in pods(rendered(values)):
-            ours = secret_files(pods(rendered(values))[component])["secrets"] - {"towpath_objects_credentials"}
-            assert ours == set(compose[component]["secrets"]) - {"towpath_s3_credentials"}, component
+        assert mounts["secrets"] == environment(container)["TOWPATH_SECRETS_DIR"], where
+        assert set(mounts) <= {each["name"] for each in pod["spec"]["volumes"]}, where
 
 
-@each_example
-def test_no_url_of_a_database_has_a_password(values: Path) -> None:
-    """The password comes from its file."""
-    urls = re.findall(r"postgresql://[^\s\"']+", json.dumps(rendered(values)))
-    assert urls
-    assert all(
-        re.fullmatch(r"postgresql://towpath@towpath-db-rw:5432/towpath(\?ssl=verify-full)?", url) for url in urls
-    )
+def test_no_url_of_a_database_has_a_password() -> None:
+    """The password of the database comes from its file."""
+    for values in EXAMPLES:
+        urls = re.findall(r"postgresql://[^\s\"']+", json.dumps(rendered(values)))
+        bare = {url.removesuffix("?ssl=verify-full") for url in urls}
+        assert bare == {"postgresql://towpath@towpath-db-rw:5432/towpath"}, values
 
 
 def test_generated_secrets_are_random() -> None:
@@ -192,7 +185,7 @@ def test_generated_secrets_are_random() -> None:
 
 @each_example
 def test_probes_and_services_lead_to_ports(values: Path) -> None:
-    """Each names a port that the container has, and the program listens there."""
+    """A probe or a service names a port that the container has, and the program listens there."""
     manifests = rendered(values)
     for component, pod in pods(manifests).items():
         named: dict[str, int] = {}
@@ -212,27 +205,27 @@ def test_probes_and_services_lead_to_ports(values: Path) -> None:
                 assert {each["targetPort"] for each in service["spec"]["ports"]} <= set(named)
 
 
-@each_example
-def test_an_outage_restarts_nothing(values: Path) -> None:
+def test_an_outage_restarts_nothing() -> None:
     """Liveness asks the process alone; a facade stays where clients find it, as it waits for the others."""
-    for component, pod in pods(rendered(values)).items():
+    for where, component, pod in every_pod():
         if component == "migrate":
             continue
         container = pod["spec"]["containers"][0]
-        assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
-        assert container["readinessProbe"]["httpGet"]["path"] == ("/healthz" if component == "facade" else "/readyz")
-    for name in ("locks", "storage"):
-        service = of_kind(rendered(values), "Service")[f"{RELEASE}-towpath-{name}"]["spec"]
-        assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+        ready = "/healthz" if component == "facade" else "/readyz"
+        assert container["livenessProbe"]["httpGet"]["path"] == "/healthz", where
+        assert container["readinessProbe"]["httpGet"]["path"] == ready, where
+    for values in EXAMPLES:
+        for name in ("locks", "storage"):
+            service = of_kind(rendered(values), "Service")[f"{RELEASE}-towpath-{name}"]["spec"]
+            assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True), values
 
 
-@each_example
-def test_a_pod_has_time_to_stop(values: Path) -> None:
-    """More than its pause and what it may drain."""
-    for component, pod in pods(rendered(values)).items():
+def test_a_pod_has_time_to_stop() -> None:
+    """A pod has more time than it pauses and drains."""
+    for where, component, pod in every_pod():
         if component != "migrate":
             seconds = float(environment(pod["spec"]["containers"][0])["TOWPATH_DRAIN_SECONDS"])
-            assert pod["spec"]["terminationGracePeriodSeconds"] >= seconds + 35
+            assert pod["spec"]["terminationGracePeriodSeconds"] >= seconds + 35, where
 
 
 @each_example
@@ -264,7 +257,7 @@ def test_the_network_lets_each_call_through_and_nothing_else(values: Path) -> No
 
 
 def test_only_the_ingress_controller_reaches_the_facade() -> None:
-    """And the SSH service, which asks it for objects."""
+    """The facade lets in the ingress controller, and the SSH service, which asks it for objects."""
     for values in (BUCKET, EVERYTHING):
         peers = _peers(of_kind(rendered(values), "NetworkPolicy")[f"{RELEASE}-towpath-facade"], "ingress", 8080)
         assert peers is not None
@@ -273,13 +266,13 @@ def test_only_the_ingress_controller_reaches_the_facade() -> None:
 
 
 def test_a_switch_leaves_the_network_open() -> None:
-    """For clusters that have policies of their own."""
+    """A cluster that has policies of its own can do without those of the chart."""
     assert of_kind(rendered(VOLUME, "networkPolicy.enabled=false"), "NetworkPolicy") == {}
 
 
 @each_example
 def test_the_migration_comes_first(values: Path) -> None:
-    """With what it needs made before it, at installations and upgrades and never at rollbacks."""
+    """What the migration needs is made before it, and it runs at installations and upgrades, never at rollbacks."""
     weights = {
         (each["kind"], each["metadata"]["name"]): int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
         for each in rendered(values)
@@ -289,20 +282,17 @@ def test_the_migration_comes_first(values: Path) -> None:
     assert {kind for kind, _ in weights} == {"NetworkPolicy"} | ({"Secret"} if values != EVERYTHING else set())
     assert all(weight < job for weight in weights.values())
     assert "rollback" not in json.dumps(rendered(values))
-    command = pods(rendered(values))["migrate"]["spec"]["containers"][0]["command"]
-    assert command == yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["migrate"]["command"]
 
 
-@each_example
-def test_services_start_as_in_the_stack(values: Path) -> None:
-    """By the same commands."""
+def test_services_start_as_in_the_stack() -> None:
+    """The commands of the chart are those of compose.yaml."""
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    for component, pod in pods(rendered(values)).items():
-        assert pod["spec"]["containers"][0]["command"] == compose[component]["command"]
+    for where, component, pod in every_pod():
+        assert pod["spec"]["containers"][0]["command"] == compose[component]["command"], where
 
 
 def test_autoscaling_decides_how_many_there_are() -> None:
-    """A number beside it would be set again by each upgrade."""
+    """A number of replicas beside the autoscaling would be set again by each upgrade."""
     manifests = rendered(EVERYTHING)
     scaled = of_kind(manifests, "HorizontalPodAutoscaler")
     deployments = of_kind(manifests, "Deployment")
@@ -311,16 +301,16 @@ def test_autoscaling_decides_how_many_there_are() -> None:
     assert {each["spec"]["scaleTargetRef"]["name"] for each in scaled.values()} == set(scaled)
 
 
-@each_example
-def test_a_node_can_be_drained(values: Path) -> None:
-    """One replica of each at a time, and a single one as well."""
-    budgets = of_kind(rendered(values), "PodDisruptionBudget")
-    assert set(budgets) == {f"{RELEASE}-towpath-{name}" for name in ("facade", "locks", "storage")}
-    assert all(each["spec"]["maxUnavailable"] == 1 for each in budgets.values())
+def test_a_node_can_be_drained() -> None:
+    """One replica of each service may be away at a time, also where there is only one."""
+    for values in EXAMPLES:
+        budgets = of_kind(rendered(values), "PodDisruptionBudget")
+        away = {name: each["spec"]["maxUnavailable"] for name, each in budgets.items()}
+        assert away == {f"{RELEASE}-towpath-{name}": 1 for name in ("facade", "locks", "storage")}, values
 
 
 def test_a_volume_has_one_writer_at_a_time() -> None:
-    """It may be of one node; a bucket is replaced without a gap."""
+    """A volume may be of one node, so its writer stops first; with a bucket a service is replaced without a gap."""
     name = f"{RELEASE}-towpath-storage"
     assert of_kind(rendered(VOLUME), "Deployment")[name]["spec"]["strategy"] == {"type": "Recreate"}
     assert of_kind(rendered(BUCKET), "Deployment")[name]["spec"]["strategy"]["type"] == "RollingUpdate"
@@ -349,7 +339,7 @@ def test_an_ingress_bounds_no_transfer() -> None:
 
 
 def test_monitoring_is_that_of_the_stack() -> None:
-    """The same alerts and the same dashboard, for jobs of the same names."""
+    """The chart has the alerts and the dashboard of the stack, for jobs of the same names."""
     manifests = rendered(EVERYTHING)
     [rule] = of_kind(manifests, "PrometheusRule").values()
     assert rule["spec"] == yaml.safe_load((ROOT / "monitoring" / "alerts.yml").read_text())
@@ -370,7 +360,7 @@ def test_monitoring_is_that_of_the_stack() -> None:
 
 
 def test_the_settings_of_a_service_may_be_chosen() -> None:
-    """All that docs/settings.md has for it, except secrets and what the chart decides; a wrong name is refused."""
+    """The schema has each setting of a service, except secrets and what the chart decides."""
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     for component, reader in (
         ("facade", FacadeSettings),
