@@ -17,8 +17,8 @@ GRANT = Grant(Operation.DOWNLOAD, "/far/film", "0" * 64, SIZE, 0, b"")
 
 
 async def test_an_abandoned_fetch_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that joins in time keeps it; after the last one has left for long, it is given up once."""
-    monkeypatch.setattr(module, "_ABANDONED_SECONDS", 0.2)
+    """A reader that joins in time keeps a fetch; after the last one has left for long, it is given up once."""
+    monkeypatch.setattr(module, "_ABANDONED_SECONDS", 0.05)
     given_up: list[float] = []
     async with ObjectStore.open(tmp_path / "cache", 10 * SIZE) as store:
         fetch = Fetch(GRANT, store)
@@ -26,13 +26,13 @@ async def test_an_abandoned_fetch_is_given_up(tmp_path: Path, monkeypatch: pytes
         fetch.join()
         fetch.join()
         await fetch.leave()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         await fetch.leave()
         fetch.join()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         assert given_up == []
         await fetch.leave()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         assert len(given_up) == 1
 
 

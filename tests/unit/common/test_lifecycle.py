@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
+from services.common import lifecycle
 from services.common.lifecycle import cancel_and_wait
 from tests.support.loop import never, settled
 from tests.support.waiting import STEP_SECONDS
 
 
-async def test_a_lost_cancellation_is_asked_for_again() -> None:
-    """A task that swallows one, as drivers and `wait_for` can, ends all the same."""
+async def test_a_lost_cancellation_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that swallows a cancellation, as drivers and `wait_for` can, ends all the same."""
+    monkeypatch.setattr(lifecycle, "_CANCEL_SECONDS", 0.05)
     lost = 0
 
     async def work() -> None:

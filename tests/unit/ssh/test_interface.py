@@ -40,11 +40,19 @@ async def _repository(answers: Sequence[Answer]) -> AsyncIterator[tuple[Reposito
             await facade.close()
 
 
-async def test_a_call_over_a_rate_waits_as_it_is_told() -> None:
-    """git-lfs over SSH would give the push up."""
-    async with _repository([(429, "1"), (429, "1"), (200, "")]) as (repository, asked):
+async def test_a_call_over_a_rate_waits_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call waits and asks again, because git-lfs over SSH would give the push up."""
+    pauses, sleep = [], asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    async with _repository([(429, "1"), (429, "2"), (200, "")]) as (repository, asked):
         assert await repository.call("GET", "locks") == (200, {"message": "answer 3"})
     assert asked == [b"GET /studio/film/locks HTTP/1.1"] * 3
+    assert [seconds for seconds in pauses if seconds] == [1, 2]
 
 
 @pytest.mark.parametrize("retry_after", ["", "61", "300", "-1", "soon", "0", "1" * 100])

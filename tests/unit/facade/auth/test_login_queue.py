@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from services.common.errors import ResourceExhausted
+from services.facade.auth import login_queue
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.web.error_reasons import HttpReason
 from tests.support.loop import settled
@@ -32,8 +33,9 @@ async def test_one_address_has_one_turn_at_a_time() -> None:
     assert queue._lines == {}
 
 
-async def test_a_long_line_takes_nobody_more() -> None:
+async def test_a_long_line_takes_nobody_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller beyond the line's length or waiting time is told when to retry, and the others get their turns."""
+    monkeypatch.setattr(login_queue, "_REFUSAL_SECONDS", 0.05)
     queue, short = LoginQueue(1, 60.0), LoginQueue(2, 0.01)
     async with AsyncExitStack() as stack:
         for each in (queue, short):

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from services.facade.web import trusted_proxies
 from services.facade.web.forwarded_headers import is_trusted
 from services.facade.web.trusted_proxies import TrustedProxies, resolved_proxies
 from tests.support.waiting import until
@@ -19,6 +20,7 @@ class _Names:
         self.addresses: list[str] = []
         self.threads: set[str] = set()
         monkeypatch.setattr(socket, "getaddrinfo", self._find)
+        monkeypatch.setattr(trusted_proxies, "_INTERVAL_SECONDS", 0.05)
 
     def _find(self, host: str, *_: object, **__: object) -> list[tuple[object, object, int, str, tuple[object, ...]]]:
         with pytest.raises(RuntimeError):
