@@ -11,15 +11,15 @@ import pytest
 
 from services.conformance.blobs import new_blob
 from tests.protocol.client import Action, Client
-from tests.support import schemathesis_hooks
 from tests.support.commands import finished
+from tests.support.sources import ROOT
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import LONG_SECONDS
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
 """The duration of each test; `make fuzz` sets 10 minutes."""
 
-HOOKS = Path(schemathesis_hooks.__file__)
+HOOKS = ROOT / "tests" / "support" / "schemathesis_hooks.py"
 
 CHECKS = [
     "not_a_server_error",

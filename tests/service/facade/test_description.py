@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.service.facade.conftest import Place
-from tests.support import schemathesis_hooks
 from tests.support.commands import finished
+from tests.support.sources import ROOT
 from tests.support.waiting import LONG_SECONDS
 
 CHECKS = (
@@ -35,7 +35,7 @@ expected-statuses = ["2xx", "3xx", "4xx", 507]
 async def test_schemathesis_finds_nothing(place: Place, tmp_path: Path) -> None:
     """A short run, as somebody who may write, and on a repository that exists."""
     (tmp_path / "schemathesis.toml").write_text(
-        CONFIGURATION.format(repository=place.name, hooks=schemathesis_hooks.__file__)
+        CONFIGURATION.format(repository=place.name, hooks=ROOT / "tests" / "support" / "schemathesis_hooks.py")
     )
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{place.facade.origin}/openapi.json"),
