@@ -272,7 +272,7 @@ def test_a_switch_leaves_the_network_open() -> None:
 
 @each_example
 def test_the_migration_comes_first(values: Path) -> None:
-    """What the migration needs is made before it, and it runs at installations and upgrades, never at rollbacks."""
+    """The migration follows all that it needs, and runs at installations and upgrades, never at rollbacks."""
     weights = {
         (each["kind"], each["metadata"]["name"]): int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
         for each in rendered(values)
