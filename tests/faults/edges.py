@@ -52,14 +52,6 @@ FAULTS = (
         ("unit/facade/auth/test_access_cache.py",),
     ),
     Fault(
-        "login-debt-not-shared",
-        "facade/auth/login_throttle.py",
-        "now + seconds + max(0, left) * self.seconds_each",
-        "now + seconds",
-        "Bad credentials that are counted while others are shared stay counted.",
-        ("unit/facade/auth/test_login_throttle.py",),
-    ),
-    Fault(
         "session-expiry",
         "facade/auth/sessions.py",
         "        return session if session is not None and session.expires_at > time.time() else None\n",
@@ -73,14 +65,6 @@ FAULTS = (
         '    if site is not None or request.headers.get("origin") not in own:\n',
         '    if site is None and request.headers.get("origin") not in own:\n',
         "A form that a browser calls one of another site is refused.",
-        ("service/facade/test_pages.py", "service/facade/test_page_requests.py", "service/facade/test_page_sign_in.py"),
-    ),
-    Fault(
-        "csrf-missing",
-        "facade/pages/forms.py",
-        'hmac.compare_digest(form.get(CSRF_FIELD, "").encode(), visit.csrf.encode())',
-        "hmac.compare_digest(form.get(CSRF_FIELD, visit.csrf).encode(), visit.csrf.encode())",
-        "A form without the text of its session is refused.",
         ("service/facade/test_pages.py", "service/facade/test_page_requests.py", "service/facade/test_page_sign_in.py"),
     ),
     Fault(
@@ -108,29 +92,12 @@ FAULTS = (
         ("unit/facade/web/test_forwarded_headers.py",),
     ),
     Fault(
-        "lease-expired",
-        "facade/clients/rate_leases.py",
-        "        if not self.left or time.monotonic() >= self.ends_at:\n            return False\n",
-        "        if not self.left:\n            return False\n",
-        "The requests of a lease are good for half a second.",
-        ("unit/facade/clients/test_rate_leases.py",),
-    ),
-    Fault(
         "download-resumed-length",
         "facade/objects/download.py",
         "                length=part.end - position,\n",
         "                length=part.end - part.start,\n",
         "A download that resumes asks for the rest of its part only.",
         ("service/facade/test_outages.py", "service/facade/test_objects.py"),
-    ),
-    Fault(
-        "download-cut-short",
-        "facade/objects/download.py",
-        '            if position != part.end:\n                raise invalid_reply("ReadObject", '
-        'f"byte {position} instead of {part.end} was the last")\n',
-        "",
-        "A reply of storage that ends early is not taken for the whole object.",
-        ("service/facade/test_inner_failures.py",),
     ),
     Fault(
         "removed-read-from-disk",
@@ -155,7 +122,7 @@ FAULTS = (
         '        raise Refused(_BAD_REQUEST, "size: expected the size that the batch was asked for")\n',
         "",
         "An object over SSH has the size that its batch was asked for.",
-        ("unit/ssh/test_objects.py",),
+        ("unit/ssh/test_objects.py", "e2e/test_ssh.py"),
     ),
     Fault(
         "ssh-wait-bounded",
@@ -163,6 +130,6 @@ FAULTS = (
         "                seconds_left -= retry_after\n",
         "",
         "A session over SSH waits for a rate for a minute at most.",
-        ("unit/ssh/test_interface.py",),
+        ("unit/ssh/test_interface.py", "e2e/test_ssh.py"),
     ),
 )
