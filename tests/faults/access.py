@@ -118,7 +118,7 @@ FAULTS = (
         "    for address in addresses:\n",
         "    for address in addresses[:1]:\n",
         "Each address of a receiver is allowed, and not only its first.",
-        ("service/locks/test_webhook_sender.py",),
+        ("unit/locks/webhooks/test_addresses.py", "service/locks/test_webhook_sender.py"),
     ),
     Fault(
         "webhook-signature",
