@@ -208,6 +208,7 @@ async def other(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LfsTe
         yield server
 
 
+@pytest.mark.drill
 async def test_the_findings_of_lfs_test_server_are_those_of_the_page(other: LfsTestServer) -> None:
     """docs/conformance.md lists in words what lfs-test-server does otherwise; each finding is named there."""
     env = passwords(other.passwords[ADMIN], other.passwords["bob"])

@@ -19,6 +19,8 @@ from tests.support.snippets import replaced, snippet
 from tests.support.stack import Stack, running
 from tests.support.waiting import LONG_SECONDS
 
+pytestmark = pytest.mark.drill
+
 COMMIT_SECONDS = 1_790_000_000
 LEFT_OVER = Path("services", "left_over.py")
 

@@ -21,6 +21,8 @@ from tests.support.outside import ROOT, Outside
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import LONG_SECONDS
 
+pytestmark = pytest.mark.drill
+
 EXAMPLES = ROOT / "examples"
 REPOSITORY = "studio/film"
 SIZE = 3_000_000

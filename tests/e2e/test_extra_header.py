@@ -35,7 +35,7 @@ def _reached(way: str, stack: Stack, folder: Path) -> Iterator[tuple[str, Path |
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
-@pytest.mark.parametrize("way", ["direct", *PROXIES])
+@pytest.mark.parametrize("way", ["direct", *(pytest.param(name, marks=pytest.mark.drill) for name in PROXIES)])
 def test_every_command_works_with_an_extra_header(way: str, scheme: str, stack: Stack, tmp_path: Path) -> None:
     """Uploads, with their verification, downloads and locks; the client has no other credentials."""
     token = stack.tokens["alice"]

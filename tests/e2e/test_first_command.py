@@ -221,7 +221,7 @@ def roots(common: Installation, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("what", ["everything", "the data folder"])
+@pytest.mark.parametrize("what", ["everything", pytest.param("the data folder", marks=pytest.mark.drill)])
 def test_below_a_folder_that_only_its_owner_may_enter(place: Place, what: str) -> None:
     """Root's home folder is one: Python, the checkout and the data in it serve all the same."""
     closed = place.make("closed", 0o700)
@@ -234,6 +234,7 @@ def test_below_a_folder_that_only_its_owner_may_enter(place: Place, what: str) -
     assert closed.stat().st_mode & 0o777 == 0o700, "what was closed stays so"
 
 
+@pytest.mark.drill
 def test_below_a_path_with_spaces_and_other_letters(place: Place) -> None:
     """People name folders in their own language."""
     strange = place.make("Größe, 尺寸 und Übergröße")
@@ -243,6 +244,7 @@ def test_below_a_path_with_spaces_and_other_letters(place: Place) -> None:
     place.locks_and_stops(place.stack(strange / "data of é", command=command))
 
 
+@pytest.mark.drill
 def test_in_a_checkout_that_is_read_only(place: Place) -> None:
     """An administrator may have installed Towpath read-only, so it writes to the data folder alone."""
     installation = Installation.make(place.folder / "towpath", interpreter(RUNNING), with_python=True)
@@ -258,11 +260,13 @@ def test_in_a_checkout_that_is_read_only(place: Place) -> None:
     place.locks_and_stops(place.stack(place.make("elsewhere") / "var", command=command))
 
 
+@pytest.mark.drill
 def test_without_a_home(place: Place) -> None:
     """A service manager and a container set no HOME."""
     place.locks_and_stops(place.stack(place.folder / "var", command=place.command(without=["HOME"])))
 
 
+@pytest.mark.drill
 def test_with_a_home_that_is_read_only(place: Place) -> None:
     """Nothing is kept in the home folder."""
     home = place.make("home", 0o555)
@@ -273,6 +277,7 @@ def test_with_a_home_that_is_read_only(place: Place) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o000], ids=["077", "000"])
+@pytest.mark.drill
 def test_under_a_umask(place: Place, umask: int) -> None:
     """A strict one closes the checkout to the account, and a lax one opens no secret to others."""
     chosen = interpreter(RUNNING)
@@ -282,6 +287,7 @@ def test_under_a_umask(place: Place, umask: int) -> None:
     place.locks_and_stops(place.stack(place.folder / "var", command=command))
 
 
+@pytest.mark.drill
 def test_with_temporary_files_on_another_file_system(place: Place) -> None:
     """No file is moved from there by its name; sockets lie there where the data folder's path is none for them."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
@@ -293,12 +299,14 @@ def test_with_temporary_files_on_another_file_system(place: Place) -> None:
         place.locks_and_stops(place.stack(place.make("with a space") / "var", command=command))
 
 
+@pytest.mark.drill
 def test_in_a_locale_without_utf_8(place: Place) -> None:
     """Names of files are bytes, and no text depends on the locale."""
     command = place.command(environment={"LC_ALL": "C", "LANG": "C"}, without=["LC_CTYPE", "PYTHONUTF8"])
     place.locks_and_stops(place.stack(place.make("größe") / "var", command=command))
 
 
+@pytest.mark.drill
 def test_without_setpriv(place: Place) -> None:
     """Slim containers have no such program."""
     programs = place.make("programs")
@@ -310,6 +318,7 @@ def test_without_setpriv(place: Place) -> None:
     place.locks_and_stops(place.stack(place.folder / "var", command=place.command(environment={"PATH": str(programs)})))
 
 
+@pytest.mark.drill
 def test_on_a_host_with_ipv6_only(place: Place) -> None:
     """It needs no address of the older kind."""
     try:
@@ -320,6 +329,7 @@ def test_on_a_host_with_ipv6_only(place: Place) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: f"{version[0]}.{version[1]}")
+@pytest.mark.drill
 def test_with_the_oldest_and_the_newest_python(place: Place, version: tuple[int, int]) -> None:
     """Whoever has any Python from the oldest that is promised to the newest need not look for another."""
     newest = max(interpreters())
@@ -364,6 +374,7 @@ def test_an_account_that_there_is_not(place: Place) -> None:
     assert not (place.folder / "var").exists()
 
 
+@pytest.mark.drill
 def test_data_of_the_previous_version(roots: Place) -> None:
     """Root's data, of which Postgres was nobody's, goes on being served: nothing is lost, and nobody moves anything."""
     stack = roots.stack(roots.folder / "var")
@@ -386,6 +397,7 @@ def test_data_of_the_previous_version(roots: Place) -> None:
     roots.stops(stack)
 
 
+@pytest.mark.drill
 def test_data_that_an_ordinary_user_has_made(roots: Place, user: Starter) -> None:
     """Root who starts it on another's data leaves them theirs: it runs as that user, who can start it again."""
     users = replace(roots, starter=user)

@@ -10,6 +10,8 @@ from tests.support.gitea import Gitea, running_gitea
 from tests.support.http import content, oid_of
 from tests.support.transfer import Target
 
+pytestmark = pytest.mark.drill
+
 FILES = {f"old/{number}.dat": content(f"gitea {number}", 100 + number) for number in range(150)}
 FILES |= {"large.dat": content("large", 3_000_000)}
 

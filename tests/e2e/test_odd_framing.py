@@ -59,7 +59,7 @@ def stack() -> Iterator[Stack]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["direct", *SHARING])
+@pytest.fixture(scope="module", params=["direct", *(pytest.param(name, marks=pytest.mark.drill) for name in SHARING)])
 def way(request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
     """Each way in turn."""
     if request.param == "direct":

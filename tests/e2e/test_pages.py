@@ -333,8 +333,15 @@ async def test_no_link_leads_nowhere(own: Stack, everywhere: list[str]) -> None:
     assert {path: status for path, status in statuses.items() if status != 200} == {}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("scheme", "size"),
+    [
+        pytest.param("light", WIDE, id="light, wide"),
+        pytest.param("dark", NARROW, id="dark, narrow"),
+        pytest.param("light", NARROW, id="light, narrow", marks=pytest.mark.drill),
+        pytest.param("dark", WIDE, id="dark, wide", marks=pytest.mark.drill),
+    ],
+)
 async def test_every_page_is_accessible(
     browser: Browser, own: Stack, everywhere: list[str], size: tuple[int, int], scheme: str
 ) -> None:

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.page_pictures import MAX_BYTES, PAGES, PICTURES, take_pictures
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.drill
 async def test_pictures_are_taken_from_a_running_stack(tmp_path: Path) -> None:
     """Each page is there and is drawn; what it looks like is for the eye."""
     await take_pictures(tmp_path)

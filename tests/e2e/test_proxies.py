@@ -45,7 +45,7 @@ def second(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     facade.stop()
 
 
-@pytest.fixture(scope="module", params=RUNNING)
+@pytest.fixture(scope="module", params=["nginx", pytest.param("caddy", marks=pytest.mark.drill)])
 def proxy(
     request: pytest.FixtureRequest, stack: Stack, second: SecondFacade, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Proxy]:
@@ -144,7 +144,7 @@ def test_eight_uploads_share_one_connection(proxy: Proxy, stack: Stack, tmp_path
     assert {name: (there.path / name).read_bytes() for name in files} == files
 
 
-@pytest.mark.parametrize("program", RUNNING)
+@pytest.mark.parametrize("program", ["nginx", pytest.param("caddy", marks=pytest.mark.drill)])
 def test_a_sub_path(program: str, stack: Stack, second: SecondFacade, tmp_path: Path) -> None:
     """The proxy strips it and says so; the real client pushes, locks and clones there."""
     folder = tmp_path / "proxy"
@@ -220,7 +220,7 @@ async def test_no_request_fails_while_a_facade_is_killed(proxy: Proxy, stack: St
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
-@pytest.mark.parametrize("program", RUNNING)
+@pytest.mark.parametrize("program", ["nginx", pytest.param("caddy", marks=pytest.mark.drill)])
 async def test_without_any_facade_a_client_is_told_to_come_again(
     program: str, dialect: Dialect, stack: Stack, tmp_path: Path
 ) -> None:

@@ -184,6 +184,7 @@ def test_the_disk_of_the_cache_rots(offices: TwoOffices, remote: Path, tmp_path:
     assert {name: (clone.path / name).read_bytes() for name in FILES} == FILES
 
 
+@pytest.mark.drill
 def test_in_front_of_another_server(remote: Path, tmp_path: Path) -> None:
     """A push, two clones, a lock and its end, through a cache of a server that is no Towpath."""
     with (

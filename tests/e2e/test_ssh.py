@@ -33,7 +33,7 @@ from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, blocking_until
 
 USERS = ("alice", "bob", "carol", "stranger")
-MODES = ("never", "negotiate", "always")
+MODES = (*(pytest.param(mode, marks=pytest.mark.drill) for mode in ("never", "negotiate")), "always")
 MIB = 2**20
 _OTHER_CLIENT = os.environ.get("TOWPATH_TEST_GIT_LFS")
 
@@ -199,6 +199,7 @@ def test_a_right_to_one_ref_is_a_right_to_one_ref(site: Site, tmp_path: Path, mo
     assert "refs/heads/carol" in refused.stderr
 
 
+@pytest.mark.drill
 def test_a_site_may_offer_authenticate_alone(tmp_path: Path) -> None:
     """The client hears a clean failure, and goes on by HTTP."""
     with running_site({"TOWPATH_SSH_TRANSFER": "false"}) as site:
@@ -213,6 +214,7 @@ def test_a_site_may_offer_authenticate_alone(tmp_path: Path) -> None:
         assert (other.path / "one.dat").read_bytes() == content("one", 1000)
 
 
+@pytest.mark.drill
 def test_one_user_has_a_quarter_of_the_sessions() -> None:
     """By however many keys; the metrics tell what runs and what came of the rest."""
     [port] = free_ports(1)
@@ -338,6 +340,7 @@ async def test_a_session_outlives_its_token(postgres: TestPostgres, database_url
         assert _statuses(rest) == [401, 200]
 
 
+@pytest.mark.drill
 def test_many_sessions_at_once(site: Site) -> None:
     """Eight connections are what a client opens; two clients do at once."""
     # Keys that are new, because a token is shared for five minutes, which may end here for sessions of other tests.

@@ -20,6 +20,8 @@ from tests.support.starters import Starter, ordinary_user
 from tests.support.units import Host, Unit
 from tests.support.waiting import START_SECONDS, STEP_SECONDS, blocking_until
 
+pytestmark = pytest.mark.drill
+
 TOKEN = "a token for whoever reads the metrics"
 ADMINISTRATOR = "an-administrators-token-of-32-characters"
 SECRET = "a secret that two services share"

@@ -129,6 +129,7 @@ def test_port_in_use(own: Stack, tmp_path: Path) -> None:
     assert f'`make run ARGS="--listen {option[1]}"`' in hint
 
 
+@pytest.mark.drill
 def test_setting_that_cannot_be(tmp_path: Path) -> None:
     """A service that cannot start is given up after some attempts, and everything ends with it."""
     message = refused(

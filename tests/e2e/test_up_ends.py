@@ -94,7 +94,9 @@ def test_stopped_and_started(stack: Stack) -> None:
     )
 
 
-@pytest.mark.parametrize("seconds", [0.5, 1.5, 3.0])
+@pytest.mark.parametrize(
+    "seconds", [0.5, pytest.param(1.5, marks=pytest.mark.drill), pytest.param(3.0, marks=pytest.mark.drill)]
+)
 def test_stopped_while_it_starts(tmp_path: Path, seconds: float) -> None:
     """A stop during the first start is heeded, whatever it was doing; the next start does the rest."""
     data = tmp_path / "var"

@@ -22,6 +22,8 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"services", "p
 """
 UNTYPED = """
 from towpath.locks.v1 import lock_service_pb2 as pb
+
+pytestmark = pytest.mark.drill
 lock: int = pb.Lock(path=1).path
 """
 

@@ -37,7 +37,11 @@ def _revisions(folder: Path) -> dict[str, str]:
     return revisions
 
 
-@pytest.mark.parametrize("folder", MADE, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder",
+    [MADE[0], *(pytest.param(folder, marks=pytest.mark.drill) for folder in MADE[1:-1]), MADE[-1]],
+    ids=lambda folder: folder.name,
+)
 async def test_upgraded(folder: Path, empty_place: Place, postgres: TestPostgres) -> None:
     """Users, tokens, grants, objects, tombstones, locks and their history of an earlier version are all there."""
     facts = json.loads((folder / "facts.json").read_text())

@@ -19,6 +19,8 @@ from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
+pytestmark = pytest.mark.drill
+
 __all__ = ["browser", "terminal"]
 
 

@@ -11,7 +11,10 @@ import pytest
 from benchmarks.speed import programs, wrk
 from benchmarks.speed.client import Request, Site
 
-pytestmark = pytest.mark.skipif(programs.find("wrk") is None, reason="wrk is not installed")
+pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.skipif(programs.find("wrk") is None, reason="wrk is not installed"),
+]
 
 _HEADERS = {"Authorization": "Basic YTpiOmM=", "Accept": "text/plain"}
 

@@ -20,6 +20,7 @@ from services.ssh.session import Sessions
 from services.ssh.settings import SshSettings
 from services.ssh.shares import Shares
 from services.ssh.tokens import Keys
+from tests.support.waiting import until
 
 OWN = frozenset({os.geteuid()})
 _SECONDS = 10.0
@@ -104,7 +105,7 @@ async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
     assert json.loads(answer) == {"status": 127}
     assert _sessions("other", "refused") == counted + 1
     assert os.read(reading, 1000).startswith(b"towpath: expected git-lfs-authenticate or git-lfs-transfer")
-    assert _open_descriptors() <= before + 1
+    await until(lambda: _open_descriptors() <= before + 1)
     os.close(reading)
     os.close(writing)
 
