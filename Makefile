@@ -11,9 +11,13 @@ SITE ?= build/site
 ENV_FILE ?= .env
 # More than cores: most tests wait for other processes.
 TEST_PROCESSES ?= 3
+# Files that share what they start stay on one worker, and the longest come first (tests/conftest.py).
+PYTEST = $(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadgroup --no-loadscope-reorder
+# Without bytecode each start of Python compiles Towpath again, and the tests start it a thousand times.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test coverage stack stack-test growth-test bench fuzz lint types format site lock sbom proto contract reference image dist clean programs
+.PHONY: help run quick check test drill coverage stack stack-test growth-test bench fuzz lint types format site lock sbom proto contract reference image dist clean programs drill-programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,15 +29,25 @@ run: $(VENV)/server ## Run Towpath with a demo repository, Ctrl-C stops it; ARGS
 	while wait $$towpath; status=$$?; kill -0 $$towpath 2>/dev/null; do :; done; \
 	test $$status = 0 || kill -INT $$PPID
 
-check: lint ## Check style, types and imports, and run the unit tests; takes minutes
-	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
+quick: $(VENV)/dev ## Check style and run the unit tests, in 40 s
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(PYTEST) tests/unit --ignore=tests/unit/project -m "not drill" $(ARGS)
 
-test: $(VENV)/dev programs ## Run all tests; ARGS="tests/unit -k lock" runs some
-	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=worksteal $(ARGS)
+check: lint ## Check style, types, imports and the texts of the project too, in 2 minutes
+	$(PYTEST) tests/unit -m "not drill" $(ARGS)
 
-coverage: $(VENV)/dev programs ## Run all tests but those of tests/e2e, and print the branch coverage of services/
-	$(BIN)/pytest tests/unit tests/service tests/protocol --numprocesses=$(TEST_PROCESSES) --dist=worksteal \
-		--cov --cov-report=term $(ARGS)
+test: $(VENV)/dev programs ## Run the tests, in a quarter of an hour on two cores; ARGS="tests/unit -k lock" runs some
+	@echo "The tests take a quarter of an hour on two cores." >&2
+	$(PYTEST) -m "not drill" $(ARGS)
+	@echo "Left to make drill: all of make stack-test and make growth-test, and parts of" >&2
+	@grep -rl --include='*.py' 'mark\.drill' $(or $(filter tests/%,$(ARGS)),tests) >&2 || true
+
+drill: $(VENV)/dev programs drill-programs ## Run what takes long: kills, floods, gigabytes, each proxy; PART=K/N a part
+	$(PYTEST) -m drill $(if $(PART),--part=$(PART)) $(ARGS)
+
+coverage: ## Run the tests, and print the branch coverage of services/, which is at least 92 %
+	$(MAKE) test ARGS='--cov --cov-report=term $(ARGS)'
 
 stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
 	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
@@ -49,13 +63,13 @@ growth-test: $(VENV)/dev programs ## The same for what a site grows into: an obj
 $(ENV_FILE):
 	cp .env.example $@
 
-bench: $(VENV)/bench programs ## Measure Towpath beside its peers, for some hours; ARGS="--quick" sees that it works
+bench: $(VENV)/bench drill-programs ## Measure Towpath beside its peers, for some hours; ARGS="--quick" sees that it works
 	$(BIN)/python -m benchmarks.speed --keep $(VENV)/peers $(ARGS)
 
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
 	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/protocol/test_openapi.py --timeout=1200
 
-lint: $(VENV)/dev types site ## Check style, imports between services, the .proto files, the site, and what deploys Towpath
+lint: $(VENV)/dev types ## Check style, types, imports between services, the .proto files, and what deploys Towpath
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -146,13 +160,18 @@ $(VENV)/bench: $(VENV)/dev requirements/bench.txt
 	@$(call LISTED,bench)
 	@touch $@
 
-# The tests run the real client, real proxies, a real Prometheus, Azure's blobs for one host, another server of the
-# protocol, and the tool of the benchmarks. What cannot be had is listed, with the tests that are skipped without it.
+# The tests run the real client, a real proxy, a real Prometheus and a real browser. What cannot be had is listed, with the
+# tests that are skipped without it.
 programs: $(VENV)/dev
-	@sh tests/support/install.sh $(BIN) git git-lfs gcc openssl nginx caddy haproxy apache2 pgbouncer hg wrk prometheus sshd npm chromium chromedriver || true
+	@sh tests/support/install.sh $(BIN) git git-lfs gcc openssl nginx pgbouncer hg prometheus sshd npm chromium chromedriver || true
 	@test -d $(VENV)/oidc-provider/node_modules/oidc-provider || \
 		sh tests/support/install-oidc-provider.sh $(VENV)/oidc-provider || true
+	@$(BIN)/python -m tests.support.programs
+
+# The drills run other proxies, a large identity provider, Azure's blobs for one host and another server of the protocol.
+drill-programs: programs
+	@sh tests/support/install.sh $(BIN) caddy haproxy apache2 wrk || true
 	@test -d $(VENV)/keycloak || sh tests/support/install-keycloak.sh $(VENV)/keycloak || true
 	@test -d $(VENV)/azurite/node_modules/azurite || sh tests/support/install-azurite.sh $(VENV)/azurite || true
 	@sh tests/support/install-lfs-test-server.sh $(BIN) || true
-	@$(BIN)/python -m tests.support.programs
+	@$(BIN)/python -m tests.support.programs drills

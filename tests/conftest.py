@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.prepared import prepared_folders
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+from tests.support.sources import ROOT
+
+_LONGEST_FIRST = ("stack", "e2e", "protocol", "service", "unit")
 
 # What a machine under load needs for an example says nothing of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,8 +45,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hosts", type=int, choices=[1, 2], default=1, help="hosts of test_crashes and test_races; 2 need a bucket"
     )
     parser.addoption(
+        "--part", metavar="K/N", help="run the Kth of N parts, the same tests each time; K may be any number"
+    )
+    parser.addoption(
         "--whole-catalog", action="store_true", help="let test_conformance_defects.py run every case with each defect"
     )
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep tests that share what is started on one worker, begin with what takes longest, and choose the drills."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
+    if (part := config.getoption("--part")) is not None:
+        number, count = map(int, part.split("/"))
+        others = [item for item in items if crc32(item.nodeid.encode()) % count != number % count]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the name of the tests that run on one worker: those of a session's stack, or of a file."""
+    path = item.path.relative_to(ROOT / "tests")
+    for fixture in ("stack", "small"):
+        # A file with a stack of its own overrides the session's.
+        if fixture in getattr(item, "fixturenames", ()) and not hasattr(getattr(item, "module", None), fixture):
+            return f"{path.parts[0]}-{fixture}"
+    return str(path)
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

@@ -1,7 +1,7 @@
 """The programs that the tests run and pip does not bring: where they are, and what is skipped without them.
 
-`python -m tests.support.programs` lists those that `make programs` could not bring, with what is skipped without them,
-and says where the disk has too little room for all tests.
+`python -m tests.support.programs` lists those that `make test` could not bring, with what is skipped without them, and
+says where the disk has too little room for all tests; with `drills`, those of `make drill` too.
 It fails where the real client is missing and must not be: for root, who can install it, and in continuous integration.
 """
 
@@ -22,34 +22,37 @@ AZURITE = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js
 OIDC_PROVIDER = Path(sys.prefix) / "oidc-provider"
 KEYCLOAK = Path(sys.prefix) / "keycloak/bin/kc.sh"
 
-SKIPPED = {
-    "git": "tests/service/project/test_breaking.py, and all with git-lfs",
+TESTS = {
+    "git": "all with git-lfs",
     "git-lfs": "the tests with the real client: tests/e2e/test_real_client*.py, and parts of tests/e2e/test_direct.py, "
-    "test_https.py, test_moves.py, test_proxies.py and test_up.py",
+    "test_https.py, test_proxies.py and test_up.py",
     "gcc": "tests/service/storage/test_failing_disk.py",
     "openssl": "one test of tests/service/facade/test_certificate.py",
-    "nginx": "the tests with nginx: parts of tests/e2e/test_proxies.py, test_extra_header.py and test_partition.py",
-    "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py and test_extra_header.py",
-    "haproxy": "the tests with HAProxy: parts of tests/e2e/test_extra_header.py",
-    "apache2": "the tests with Apache: parts of tests/e2e/test_extra_header.py",
+    "nginx": "tests/e2e/test_proxies.py and test_partition.py",
     "pgbouncer": "tests/service/database/test_pgbouncer.py and tests/e2e/test_pgbouncer.py",
     "hg": "tests/e2e/test_mercurial.py",
-    "wrk": "tests/unit/benchmarks/test_wrk.py",
     "prometheus": "parts of tests/service/monitoring",
     "promtool": "parts of tests/service/monitoring/test_alerts.py",
-    "sshd": "the pushes over ssh of tests/e2e/test_push_hooks.py",
-    "npm": "the Node.js part of tests/e2e/test_examples.py",
-    "chromium": "tests/service/facade/test_sign_in.py, test_keycloak.py, tests/e2e/test_credential_helper.py, "
-    "test_pages.py and test_pages_pictures.py",
-    "chromedriver": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
+    "sshd": "tests/e2e/test_ssh.py, and the pushes over ssh of tests/e2e/test_push_hooks.py",
+    "chromium": "tests/service/facade/test_sign_in.py, tests/e2e/test_credential_helper.py and test_pages.py",
+    "chromedriver": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
     "oidc-provider": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
-    "keycloak": "tests/service/facade/test_keycloak.py",
     "helm": "tests/unit/deploy/test_chart.py; `make lint` brings it",
-    "lfs-test-server": "tests/e2e/test_import.py",
-    "gitea": "tests/e2e/test_import_gitea.py; `make programs` does not bring it",
-    "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }
-"""Each program, and what is skipped without it."""
+"""Each program of `make test`, and what is skipped without it."""
+
+DRILLS = {
+    "caddy": "the drills with Caddy: parts of tests/e2e/test_proxies.py and test_extra_header.py",
+    "haproxy": "the drills with HAProxy: parts of tests/e2e/test_extra_header.py",
+    "apache2": "the drills with Apache: parts of tests/e2e/test_extra_header.py",
+    "wrk": "tests/unit/benchmarks/test_wrk.py",
+    "npm": "the Node.js part of tests/e2e/test_examples.py",
+    "keycloak": "tests/service/facade/test_keycloak.py",
+    "lfs-test-server": "tests/e2e/test_import.py, and parts of test_conformance.py and test_second_office.py",
+    "gitea": "tests/e2e/test_import_gitea.py; `make drill` does not bring it",
+    "azurite": "the drills with Azure's blobs: parts of tests/service/storage",
+}
+"""Each program that `make drill` needs besides, and what is skipped without it."""
 
 _CLIENT = ("git", "git-lfs")
 _GIB = 2**30
@@ -85,11 +88,12 @@ def must_be_here(name: str) -> bool:
 
 def main() -> int:
     """List what is missing; return the exit status."""
-    missing = [name for name in SKIPPED if find(name) is None]
+    skipped = TESTS | DRILLS if sys.argv[1:] == ["drills"] else TESTS
+    missing = [name for name in skipped if find(name) is None]
     needless = [name for name in missing if not must_be_here(name)]
     if needless:
         sys.stderr.write("\nNot here, and skipped therefore:\n")
-        sys.stderr.writelines(f"  {name:<15} {SKIPPED[name]}\n" for name in needless)
+        sys.stderr.writelines(f"  {name:<15} {skipped[name]}\n" for name in needless)
         sys.stderr.write("\n")
     if (free := shutil.disk_usage(tempfile.gettempdir()).free) < _NEEDED_BYTES:
         sys.stderr.write(
