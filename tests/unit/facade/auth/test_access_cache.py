@@ -83,9 +83,14 @@ async def test_sources_in_turn_end_nothing(memory: AccessCache[str, int], change
 async def test_what_is_answered_across_a_change_is_not_kept(
     memory: AccessCache[str, int], changes: RevocationState
 ) -> None:
-    """It may have been read before the change, and arrive after it was told."""
+    """It may be older than the change, even if the cache has noticed the change for another question since."""
     locks = Locks()
-    locks.meanwhile = lambda: _told(changes, count=1)
+
+    def change_and_look() -> None:
+        _told(changes, count=1)
+        memory.get("b")
+
+    locks.meanwhile = change_and_look
     assert await memory.get_or_fetch("a", locks) == 1
     locks.meanwhile = lambda: None
     assert [await memory.get_or_fetch("a", locks) for _ in range(2)] == [2, 2]

@@ -1,6 +1,7 @@
 """Addresses and URLs to which webhooks may be delivered."""
 
 import ipaddress
+import socket
 
 import pytest
 from hypothesis import given
@@ -124,6 +125,14 @@ async def test_other_spellings_are_resolved_first(host: str) -> None:
     """The address decides, and not the text."""
     with pytest.raises(ReceiverError, match="address"):
         await resolve(parse_receiver(f"https://{host}/", allows_private=False), allows_private=False)
+
+
+async def test_a_name_with_one_forbidden_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each address of a name must be allowed, because the delivery may go to any of them."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in ("8.8.8.8", "10.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(ReceiverError, match=r"10\.0\.0\.1 of example\.org is private"):
+        await resolve(parse_receiver("https://example.org/", allows_private=False), allows_private=False)
 
 
 async def test_the_addresses_of_a_receiver() -> None:
