@@ -15,8 +15,9 @@ import tests.support.stack as stacks
 from tests.e2e.activity import Activity, Moment
 from tests.e2e.bytes_at_rest import overwrite, remove, stored
 from tests.support.commands import finished
+from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
-from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.stack import TOWPATH, Stack, copy_data, processes_of, running_stack
 from tests.support.storage import stored_path
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -30,6 +31,13 @@ def own() -> Iterator[Stack]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Stack]:
+    """A `towpath up --demo` for the tests that do not stop it."""
+    with running_stack() as running:
+        yield running
+
+
 @pytest.fixture
 async def alice(own: Stack) -> AsyncIterator[Client]:
     """Alice, who may write."""
@@ -38,9 +46,18 @@ async def alice(own: Stack) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-def target(own: Stack) -> Path:
-    """Return the folder of the backup."""
-    return own.data.parent / "backup"
+async def alice_there(lasting: Stack) -> AsyncIterator[Client]:
+    """Alice at the lasting stack."""
+    async with Client(lasting.base_url, "alice", lasting.tokens["alice"]) as client:
+        yield client
+
+
+@pytest.fixture
+def target() -> Iterator[Path]:
+    """Return the folder of the backup, which the account of `towpath up` can reach."""
+    with temporary_folder() as folder:
+        folder.chmod(0o777)
+        yield folder / "backup"
 
 
 def towpath(stack: Stack, *arguments: str | Path, status: int = 0) -> list[str]:
@@ -120,7 +137,7 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
     assert (await alice.download(oid, len(DATA["two"]))).content == DATA["two"]
 
 
-@pytest.mark.parametrize("made", ["restoring", "postgres"])
+@pytest.mark.parametrize("made", ["restoring", pytest.param("postgres", marks=pytest.mark.drill)])
 async def test_a_restore_that_is_killed_at_its_beginning(own: Stack, alice: Client, target: Path, made: str) -> None:
     """Nothing starts on what is empty yet, and would be taken for new; the same command goes on with it."""
     assert (await alice.upload(DATA["one"])).status_code == 200
@@ -171,50 +188,44 @@ async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> Non
     assert own.towpath("check", "--hash")["findings"] == []
 
 
-async def test_a_new_push_heals(own: Stack, alice: Client) -> None:
+async def test_a_new_push_heals(lasting: Stack, alice_there: Client) -> None:
     """A check names the object that is gone and its repository; pushing the file again brings it back."""
     data = DATA["two"]
-    assert (await alice.upload(data)).status_code == 200
-    name = remove(own, oid_of(data))
+    assert (await alice_there.upload(data)).status_code == 200
+    name = remove(lasting, oid_of(data))
     # What nobody has read since it was lost, the server learns by --heal only: a batch does not look.
-    lines = towpath(own, "check", "--hash", "--heal", status=1)
+    lines = towpath(lasting, "check", "--hash", "--heal", status=1)
     assert f"missing: {name}: the bytes are not there (demo/assets)" in lines
-    assert (await alice.upload(data)).status_code == 200
-    towpath(own, "check", "--hash")
-    assert (await alice.download(oid_of(data), len(data))).content == data
+    assert (await alice_there.upload(data)).status_code == 200
+    towpath(lasting, "check", "--hash")
+    assert (await alice_there.download(oid_of(data), len(data))).content == data
 
 
-async def test_a_new_push_heals_what_is_corrupt(own: Stack, alice: Client) -> None:
+async def test_a_new_push_heals_what_is_corrupt(lasting: Stack, alice_there: Client) -> None:
     """Bytes of the right size that are wrong are missing to a batch once the check has told; others stay."""
-    data, well = DATA["two"], DATA["three"]
+    data, well = content("corrupt", 70_000), content("well", 70_000)
     for each in (data, well):
-        assert (await alice.upload(each)).status_code == 200
-    overwrite(own, oid_of(data), bytes(len(data)))
-    found = own.towpath("check", "--hash", "--heal", check=False)
+        assert (await alice_there.upload(each)).status_code == 200
+    overwrite(lasting, oid_of(data), bytes(len(data)))
+    found = lasting.towpath("check", "--hash", "--heal", check=False)
     assert (found["corrupt"], found["wanted"]) == (1, 1)
-    assert await alice.action("upload", oid_of(well), len(well)) is None
-    assert (await alice.upload(data)).status_code == 200
-    assert await alice.action("upload", oid_of(data), len(data)) is None
-    assert (await alice.download(oid_of(data), len(data))).content == data
-    found = own.towpath("check", "--hash", "--heal")
+    assert await alice_there.action("upload", oid_of(well), len(well)) is None
+    assert (await alice_there.upload(data)).status_code == 200
+    assert await alice_there.action("upload", oid_of(data), len(data)) is None
+    assert (await alice_there.download(oid_of(data), len(data))).content == data
+    found = lasting.towpath("check", "--hash", "--heal")
     assert (found["findings"], found["wanted"]) == ([], 0)
 
 
-def test_the_environment_of_the_stack(own: Stack, target: Path) -> None:
+def test_the_environment_of_the_stack(lasting: Stack, target: Path) -> None:
     """Without --data, the settings of the storage service say where everything lies."""
-    sockets = own.data.resolve() / "run"
+    sockets = lasting.data.resolve() / "run"
     environment = {
         "TOWPATH_STORAGE_DATABASE_URL": f"postgresql://towpath@/towpath?host={sockets}",
-        "TOWPATH_STORAGE_URL": (own.data.resolve() / "storage").as_uri(),
+        "TOWPATH_STORAGE_URL": (lasting.data.resolve() / "storage").as_uri(),
     }
-    result = subprocess.run(
-        [*TOWPATH, "backup", str(target)],
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=True,
-        env={**os.environ, **environment},
-    )
+    result = finished([*TOWPATH, "backup", target], env={**os.environ, **environment})
+    assert result.returncode == 0, result.stderr
     assert "digest" in result.stdout
     assert (target / "manifest.json").exists()
 
@@ -228,11 +239,11 @@ def test_where_no_data_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["none", "damaged"])
-def test_a_restore_of_no_backup_makes_nothing(own: Stack, target: Path, tmp_path: Path, source: str) -> None:
+def test_a_restore_of_no_backup_makes_nothing(lasting: Stack, target: Path, tmp_path: Path, source: str) -> None:
     """It fails before there is a folder, so the next one, of the right backup, has nothing in its way."""
     folder = tmp_path / "none"
     if source == "damaged":
-        towpath(own, "backup", target)
+        towpath(lasting, "backup", target)
         folder = target
         next((folder / "index").rglob("locks.users")).write_text("nobody")
     data = tmp_path / "made-by-restore"
@@ -247,8 +258,7 @@ def test_nothing_is_left_running() -> None:
     """A check of a stack that does not run leaves no process behind, also when it is told to stop."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
         stack = Stack(Path(folder) / "var")
-        stack.start()
-        stack.stop()
+        copy_data(stack.data)
         stack.towpath("check")
         assert processes_of(stack.data) == []
         process = subprocess.Popen(

@@ -198,7 +198,7 @@ def running(stack: Stack) -> Iterator[Stack]:
 
 
 # Of one stack alone: the key differs in each, so that none accepts the links of another.
-_OWN = ("lock", "run", "signing-key")
+_OWN = ("run", "signing-key")
 
 
 def copy_data(to: Path) -> None:
