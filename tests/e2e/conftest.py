@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def relayed(request: pytest.FixtureRequest) -> None:
 def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Stack]]:
     """Return a function that runs a site on as many hosts as the option --hosts says."""
     if request.config.getoption("--hosts") == 1:
-        return running_stack
+        # Two hosts have a proxy before them, which they trust.
+        return partial(running_stack, environment={"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"})
     if request.config.getoption("--storage") == "disk":
         raise pytest.UsageError("--hosts 2 needs --storage s3 or s3-direct, as two hosts share no disk")
     return running_two_hosts
@@ -52,7 +54,7 @@ def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContext
 
 @pytest.fixture(scope="session")
 def stack(running_site: Callable[[], AbstractContextManager[Stack]]) -> Iterator[Stack]:
-    """A running `towpath up --demo`, for all tests that neither stop it nor fill it."""
+    """A running `towpath up --demo` that trusts proxies on this host, for tests that neither stop it nor fill it."""
     with running_site() as running:
         yield running
 

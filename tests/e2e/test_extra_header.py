@@ -13,14 +13,7 @@ import pytest
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import basic, content
 from tests.support.proxies import PROXIES
-from tests.support.stack import Stack, running_stack
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """A `towpath up` that trusts proxies on this host."""
-    with running_stack("--demo", environment={"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"}) as running:
-        yield running
+from tests.support.stack import Stack
 
 
 @contextmanager

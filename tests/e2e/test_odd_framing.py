@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.odd_requests import TYPE, Drawing, Odd
 from tests.support import streams
 from tests.support.proxies import PROXIES, Running, running_apache, running_haproxy
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS
 
 COUNT = 500
@@ -50,13 +50,6 @@ class Way:
             yield reader, writer
         finally:
             await streams.end([writer])
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """A `towpath up` that trusts proxies on this host."""
-    with running_stack("--demo", environment={"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=["direct", *(pytest.param(name, marks=pytest.mark.drill) for name in SHARING)])
