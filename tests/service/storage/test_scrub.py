@@ -3,8 +3,9 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,99 +89,102 @@ async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
         yield running
 
 
-async def _is(storage: RunningStorage, oid: str, status: "pb.ObjectStatus.ValueType") -> bool:
-    return await storage.statuses(1, oid) == [status]
+async def _are(storage: RunningStorage, oids: Iterable[str], status: "pb.ObjectStatus.ValueType") -> bool:
+    return set(await storage.statuses(1, *oids)) == {status}
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-async def test_damage_is_set_aside_and_healed_by_a_push(
-    storage: RunningStorage, damage: Callable[[Path], None]
-) -> None:
-    """The blob of an only store is answered as damaged, neither served nor deleted, until somebody uploads it again."""
-    data, other = os.urandom(DAMAGED_SIZE), os.urandom(DAMAGED_SIZE)
-    oid, sound = await storage.write(1, data), await storage.write(1, other)
-    damaged = storage.path(oid)
-    damage(damaged)
-    await until(lambda: _is(storage, oid, DAMAGED))
-    error = await failure(storage.read(1, oid))
-    assert (error.status.name, error.reason) == ("DATA_LOSS", "OBJECT_DAMAGED")
-    assert damaged.is_symlink() or damaged.exists() == (damage is not DAMAGE["missing"])
-    await storage.write(1, data)
-    assert await storage.statuses(1, oid, sound) == [PRESENT, PRESENT]
-    assert await storage.read(1, oid) == data
-    assert await storage.read(1, sound) == other
+async def _write_of_each(storage: RunningStorage, kinds: Iterable[str]) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Write an object for each kind of damage; return the oids by kind, and the bytes by oid."""
+    contents = {oid_of(data): data for data in (os.urandom(DAMAGED_SIZE) for _ in kinds)}
+    return {kind: await storage.write(1, data) for kind, data in zip(kinds, contents.values(), strict=True)}, contents
 
 
-@pytest.mark.parametrize("store", ["first", "second"])
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-async def test_damage_in_one_of_two_stores_is_healed(
-    storage: RunningStorage, damage: Callable[[Path], None], store: str
-) -> None:
-    """The store gets the bytes again from the other one, and readers never see anything else."""
-    stores = Stores(storage)
-    data = os.urandom(DAMAGED_SIZE)
-    oid = await storage.write(1, data)
-    await stores.fill("second", "first")
-    path = stores.path(store, oid)
-    damage(path)
-
-    def is_healed() -> bool:
-        healed = stores.path(store, oid)
-        return healed != path and healed.is_file() and oid_of(healed.read_bytes()) == oid
-
-    await until(is_healed)
-    assert await storage.read(1, oid) == data
-
-
-@pytest.mark.parametrize("damage", IN_BUCKET.values(), ids=IN_BUCKET.keys())
-async def test_damage_in_a_bucket_is_set_aside_and_healed_by_a_push(
-    database_url: SecretStr,
-    tmp_path: Path,
-    seaweedfs: SeaweedFS,
-    s3: "S3Client",
-    sql: Sql,
-    damage: Callable[["S3Client", str, bytes], object],
-) -> None:
-    """The same as on a disk."""
-    prefix = f"scrubbed-{secrets.token_hex(4)}"
-    async with running_storage(database_url, tmp_path, storage_url=seaweedfs.url(prefix), **SETTINGS) as storage:
-        bucket = Bucket(1, prefix, s3, sql)
-        data = os.urandom(DAMAGED_SIZE)
-        oid = await storage.write(1, data)
-        await asyncio.to_thread(damage, s3, await bucket.key(oid), data)
-        await until(lambda: _is(storage, oid, DAMAGED))
+async def _require_damaged(storage: RunningStorage, oids: Mapping[str, str]) -> None:
+    """Wait until the objects are answered as damaged, and require that none is served."""
+    await until(lambda: _are(storage, oids.values(), DAMAGED))
+    for kind, oid in oids.items():
         error = await failure(storage.read(1, oid))
-        assert (error.status.name, error.reason) == ("DATA_LOSS", "OBJECT_DAMAGED")
+        assert (error.status.name, error.reason) == ("DATA_LOSS", "OBJECT_DAMAGED"), kind
+
+
+async def _require_healed_by_pushes(storage: RunningStorage, contents: Mapping[str, bytes]) -> None:
+    """Upload the objects again, and require that they are there as they were."""
+    for data in contents.values():
         await storage.write(1, data)
-        assert await storage.statuses(1, oid) == [PRESENT]
+    assert await _are(storage, contents, PRESENT)
+    for oid, data in contents.items():
         assert await storage.read(1, oid) == data
 
 
-@pytest.mark.parametrize("damage", IN_BUCKET.values(), ids=IN_BUCKET.keys())
-async def test_damage_in_a_bucket_is_healed_from_a_disk(
-    storage: RunningStorage,
-    seaweedfs: SeaweedFS,
-    s3: "S3Client",
-    sql: Sql,
-    damage: Callable[["S3Client", str, bytes], object],
+async def test_damage_is_set_aside_and_healed_by_a_push(storage: RunningStorage) -> None:
+    """A damaged blob of an only store is neither served nor deleted until somebody uploads the object again."""
+    oids, contents = await _write_of_each(storage, DAMAGE)
+    other = os.urandom(DAMAGED_SIZE)
+    sound = await storage.write(1, other)
+    paths = {kind: storage.path(oid) for kind, oid in oids.items()}
+    for kind, damage in DAMAGE.items():
+        damage(paths[kind])
+    await _require_damaged(storage, oids)
+    for kind, path in paths.items():
+        assert path.is_symlink() or path.exists() == (kind != "missing"), kind
+    assert await storage.statuses(1, sound) == [PRESENT]
+    await _require_healed_by_pushes(storage, {**contents, sound: other})
+
+
+@pytest.mark.parametrize("store", ["first", "second"])
+async def test_damage_in_one_of_two_stores_is_healed(storage: RunningStorage, store: str) -> None:
+    """The store gets the bytes again from the other one, and readers never see anything else."""
+    stores = Stores(storage)
+    oids, contents = await _write_of_each(storage, DAMAGE)
+    await stores.fill("second", "first")
+    paths = {oid: stores.path(store, oid) for oid in contents}
+    for kind, damage in DAMAGE.items():
+        damage(paths[oids[kind]])
+
+    def is_healed(oid: str) -> bool:
+        healed = stores.path(store, oid)
+        return healed != paths[oid] and healed.is_file() and oid_of(healed.read_bytes()) == oid
+
+    for kind, oid in oids.items():
+        await until(partial(is_healed, oid), f"it is healed: {kind}")
+        assert await storage.read(1, oid) == contents[oid], kind
+
+
+async def test_damage_in_a_bucket_is_set_aside_and_healed_by_a_push(
+    database_url: SecretStr, tmp_path: Path, seaweedfs: SeaweedFS, s3: "S3Client", sql: Sql
 ) -> None:
-    """Readers see nothing of it."""
+    """A damaged blob of a bucket is not served until somebody uploads the object again."""
+    prefix = f"scrubbed-{secrets.token_hex(4)}"
+    async with running_storage(database_url, tmp_path, storage_url=seaweedfs.url(prefix), **SETTINGS) as storage:
+        bucket = Bucket(1, prefix, s3, sql)
+        oids, contents = await _write_of_each(storage, IN_BUCKET)
+        for kind, damage in IN_BUCKET.items():
+            await asyncio.to_thread(damage, s3, await bucket.key(oids[kind]), contents[oids[kind]])
+        await _require_damaged(storage, oids)
+        await _require_healed_by_pushes(storage, contents)
+
+
+async def test_damage_in_a_bucket_is_healed_from_a_disk(
+    storage: RunningStorage, seaweedfs: SeaweedFS, s3: "S3Client", sql: Sql
+) -> None:
+    """The bucket gets the bytes again from the disk, and readers never see anything else."""
     stores, prefix = Stores(storage), f"scrubbed-{secrets.token_hex(4)}"
-    data = os.urandom(DAMAGED_SIZE)
-    oid = await storage.write(1, data)
+    oids, contents = await _write_of_each(storage, IN_BUCKET)
     await stores.add("bucket", seaweedfs.url(prefix))
     await stores.copy("first", "bucket")
     await stores.wait_filled("bucket")
     bucket = Bucket(2, prefix, s3, sql)
-    key = await bucket.key(oid)
-    await asyncio.to_thread(damage, s3, key, data)
+    keys = {oid: await bucket.key(oid) for oid in contents}
+    for kind, damage in IN_BUCKET.items():
+        await asyncio.to_thread(damage, s3, keys[oids[kind]], contents[oids[kind]])
 
-    async def is_healed() -> bool:
+    async def is_healed(oid: str) -> bool:
         healed = await bucket.key(oid)
-        return healed not in ("", key) and await bucket.read(healed) == data
+        return healed not in ("", keys[oid]) and await bucket.read(healed) == contents[oid]
 
-    await until(is_healed)
-    assert await storage.read(1, oid) == data
+    for kind, oid in oids.items():
+        await until(partial(is_healed, oid), f"it is healed: {kind}")
+        assert await storage.read(1, oid) == contents[oid], kind
 
 
 async def test_every_blob_is_read_in_time(storage: RunningStorage, sql: Sql) -> None:
@@ -210,7 +214,7 @@ async def test_what_cannot_be_read_stops_no_checks(storage: RunningStorage, monk
 
     monkeypatch.setattr("services.storage.backends.disk.reading.os.pread", failing)
     DAMAGE["a bit in the middle"](storage.path(damaged))
-    await until(lambda: _is(storage, damaged, DAMAGED))
+    await until(lambda: _are(storage, [damaged], DAMAGED))
     assert await storage.statuses(1, unreadable) == [PRESENT]
 
 
