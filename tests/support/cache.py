@@ -1,7 +1,7 @@
 """A real cache as its own process, in front of any upstream."""
 
 import asyncio
-import subprocess
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.commands import Forked
 from tests.support.ports import free_address
-from tests.support.service_process import service_process
+from tests.support.service_process import environment_of
 from tests.support.waiting import START_SECONDS, STEP_SECONDS, until
 
 
@@ -23,7 +24,7 @@ class RunningCache:
     origin: str
     folder: Path
     log: Path
-    process: subprocess.Popen[bytes]
+    process: Forked
     metrics_origin: str
 
     @property
@@ -83,9 +84,13 @@ async def running_cache(folder: Path, upstream: str, **settings: Any) -> AsyncIt
         **settings,
     }
     log = folder / "cache.log"
-    with service_process("cache", log, settings=values) as process:
+    process = Forked(["services.cache"], log, env=environment_of(values))
+    try:
         scheme = "https" if "https_certificate" in settings else "http"
         cache = RunningCache(f"{scheme}://{listen}", folder / "cache", log, process, f"http://{metrics}")
         await until(cache.is_ready, "the cache is ready", seconds=START_SECONDS)
         yield cache
-        assert process.poll() in (None, -9), log.read_text()
+        assert process.poll() in (None, -signal.SIGKILL), log.read_text()
+    finally:
+        process.kill()
+        process.wait(STEP_SECONDS)

@@ -1,4 +1,4 @@
-"""Programs that are run to their end; those of Towpath in processes forked from one that has imported them already."""
+"""Programs that are run; those of Towpath in processes forked from one that has imported them already."""
 
 import multiprocessing
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.support.waiting import STEP_SECONDS
@@ -35,8 +36,7 @@ def finished(
 def _forked(command: list[str], cwd: Path, env: dict[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = _FORKING.Process(target=_run, args=(command, cwd, env, outputs))
-        process.start()
+        process = _started(command, cwd, env, outputs)
         process.join(seconds)
         if process.exitcode is None:
             process.kill()
@@ -44,6 +44,45 @@ def _forked(command: list[str], cwd: Path, env: dict[str, str], seconds: float) 
             raise subprocess.TimeoutExpired(command, seconds)
         output, errors = (path.read_text() for path in outputs)
         return subprocess.CompletedProcess(command, process.exitcode, output, errors)
+
+
+class Forked:
+    """A module of Towpath that runs in a forked process, with what `subprocess.Popen` says and does of one."""
+
+    def __init__(self, command: Sequence[str], log: Path, *, env: Mapping[str, str]) -> None:
+        self._process = _started(list(command), Path.cwd(), dict(env), [log, log])
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal; None while the process runs."""
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the process if it still runs."""
+        self._process.kill()
+
+    def wait(self, seconds: float) -> int:
+        """Wait for the end, and return the exit status."""
+        self._process.join(seconds)
+        status = self._process.exitcode
+        assert status is not None, f"not ended within {seconds} s"
+        return status
+
+
+def _started(command: list[str], cwd: Path, env: dict[str, str], outputs: list[Path]) -> BaseProcess:
+    # A test that fails may leave it running, and the run must end all the same.
+    process = _FORKING.Process(target=_run, args=(command, cwd, env, outputs), daemon=True)
+    process.start()
+    return process
 
 
 def _run(command: list[str], cwd: Path, env: dict[str, str], outputs: list[Path]) -> None:

@@ -5,7 +5,7 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,13 @@ from typing import Any
 import httpx
 
 from tests.support.waiting import STEP_SECONDS, until_answer
+
+
+def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a service that has these settings and no others."""
+    named = {f"TOWPATH_{name.upper()}": str(value) for name, value in settings.items()}
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("TOWPATH_")}
+    return {**kept, **named}
 
 
 @contextmanager
@@ -24,14 +31,12 @@ def service_process(
     settings: dict[str, Any],
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a service with these settings, writing its log to a file; it is killed at the end if it still runs."""
-    named = {f"TOWPATH_{name.upper()}": str(value) for name, value in settings.items()}
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("TOWPATH_")}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", f"services.{service}"],
             stdout=output,
             stderr=output,
-            env={**kept, **named},
+            env=environment_of(settings),
             pass_fds=descriptors,
         )
     try:

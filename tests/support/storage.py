@@ -26,6 +26,7 @@ from services.storage.api.storage_service import SERVICE_NAME
 from services.storage.application import serve
 from services.storage.backends.base import Backend
 from services.storage.settings import StorageSettings
+from tests.support.commands import Forked
 from tests.support.health import wait_serving
 from tests.support.waiting import STEP_SECONDS
 
@@ -226,12 +227,12 @@ async def running_storage(
 
 @dataclass
 class StorageProcess:
-    """A storage service as a process of its own, `python -m services.storage`, that can be killed and started again."""
+    """A storage service as a process of its own that can be killed and started again."""
 
     database_url: SecretStr
     folder: Path
     overrides: dict[str, str] = field(default_factory=dict)
-    process: asyncio.subprocess.Process | None = None
+    process: Forked | subprocess.Popen[bytes] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -259,7 +260,15 @@ class StorageProcess:
 
     async def start(self) -> None:
         """Start the service and wait until it is SERVING."""
-        self.process = await self.run()
+        log = self.folder / "log"
+        if "LD_PRELOAD" in self.overrides:
+            with log.open("ab") as output:
+                # A forked process has loaded its libraries before.
+                self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes no time
+                    [sys.executable, "-m", "services.storage"], env=self.environment, stdout=output, stderr=output
+                )
+        else:
+            self.process = Forked(["services.storage"], log, env=self.environment)
         channel = connect(f"unix:{self.folder / 'storage.sock'}")
         try:
             await wait_serving(channel, SERVICE_NAME)
@@ -269,6 +278,6 @@ class StorageProcess:
     async def stop(self, signal_number: signal.Signals = signal.SIGKILL) -> int:
         """End the process with a signal and return its exit status."""
         assert self.process is not None
-        if self.process.returncode is None:
+        if self.process.poll() is None:
             self.process.send_signal(signal_number)
-        return await asyncio.wait_for(self.process.wait(), timeout=STEP_SECONDS)
+        return await asyncio.to_thread(self.process.wait, STEP_SECONDS)
