@@ -1,5 +1,6 @@
 """Fixtures of the storage service's tests."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -13,18 +14,54 @@ from tests.support.storage import RunningStorage, StorageClient, StorageProcess,
 
 Sql = Callable[[str], Awaitable[str]]
 
+_repositories = itertools.count(1000)
+
 
 @pytest.fixture
-async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[RunningStorage]:
+async def own_storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[RunningStorage]:
     """A storage service on a disk, empty."""
     async with running_storage(database_url, tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def sql(postgres: TestPostgres, database_url: SecretStr) -> Sql:
-    """Return a function that runs a statement in the test's database, and returns the output of psql."""
-    database = make_url(database_url.get_secret_value()).database
+def storage(request: pytest.FixtureRequest) -> RunningStorage:
+    """A storage service on a disk: an empty one, or by the marker of that name the one that the file shares."""
+    name = "shared" if _is_shared(request) else "own_storage"
+    found: RunningStorage = request.getfixturevalue(name)
+    return found
+
+
+def _is_shared(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("shared_storage") is not None
+
+
+@pytest.fixture(scope="module")
+async def shared_database_url(postgres: TestPostgres) -> SecretStr:
+    """The URL of the database of `shared`."""
+    return await postgres.create_database()
+
+
+@pytest.fixture(scope="module")
+async def shared(
+    shared_database_url: SecretStr, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RunningStorage]:
+    """A storage service on a disk for a file of tests, which count only what is in repositories of their own."""
+    async with running_storage(shared_database_url, tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
+@pytest.fixture
+def repository_id() -> int:
+    """A repository that no other test has."""
+    return next(_repositories)
+
+
+@pytest.fixture
+def sql(request: pytest.FixtureRequest, postgres: TestPostgres) -> Sql:
+    """Return a function that runs a statement in the database of `storage`, and returns the output of psql."""
+    url: SecretStr = request.getfixturevalue("shared_database_url" if _is_shared(request) else "database_url")
+    database = make_url(url.get_secret_value()).database
     assert database is not None
     return partial(postgres.execute, database=database)
 

@@ -21,7 +21,7 @@ from tests.support.stores import Stores
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 MEBIBYTE = 1024 * 1024
-PART = 32 * MEBIBYTE
+PART = 2 * MEBIBYTE
 DAY = 24 * 3600
 MORE_PARTS = """
     INSERT INTO storage.partial_upload_parts
@@ -30,6 +30,7 @@ MORE_PARTS = """
 """
 PARTS = "SELECT count(*) FROM storage.partial_upload_parts"
 HELD = "SELECT count(*) FROM storage.partial_uploads WHERE held_until > clock_timestamp()"
+END_LEASES = "UPDATE storage.partial_uploads SET held_until = clock_timestamp()"
 LEFT = "SELECT (SELECT count(*) FROM storage.partial_uploads) + (SELECT count(*) FROM storage.partial_upload_parts)"
 
 
@@ -60,6 +61,18 @@ async def storage(database_url: SecretStr, tmp_path: Path, backend: Backend) -> 
         yield running
 
 
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let full parts have `PART` bytes."""
+    monkeypatch.setattr("services.storage.objects.append._PART_BYTES", PART)
+
+
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a tenth of a second count as silence."""
+    monkeypatch.setattr("services.storage.objects.append._SILENT_SECONDS", 0.1)
+
+
 async def blobs(backend: Backend) -> list[int]:
     """Return the sizes of all blobs in place."""
     async with aclosing(backend.list_blobs()) as listed:  # type: ignore[type-var] # it is a generator
@@ -84,11 +97,11 @@ async def test_an_object_in_one_call(storage: RunningStorage, backend: Backend, 
     await left_with(backend, size)
 
 
-async def test_an_empty_object_is_held_when_its_offset_is_its_size(storage: RunningStorage) -> None:
+async def test_an_empty_object_is_held_when_its_offset_is_its_size(shared: RunningStorage, repository_id: int) -> None:
     """A client that hears that the offset is the size sends nothing, and does not verify."""
-    upload = PartialUpload(storage, b"")
+    upload = PartialUpload(shared, b"", repository_id)
     assert await upload.offset() == 0
-    assert await storage.read(1, upload.named) == b""
+    assert await shared.read(repository_id, upload.named) == b""
 
 
 @pytest.mark.parametrize("cuts", [[1], [MEBIBYTE, MEBIBYTE + 1, 4 * MEBIBYTE]])
@@ -102,6 +115,7 @@ async def test_an_object_in_several_calls(storage: RunningStorage, backend: Back
     assert await sql(LEFT) == "0"
 
 
+@pytest.mark.usefixtures("small_parts")
 async def test_large_parts_of_one_call(storage: RunningStorage, backend: Backend, sql: Sql) -> None:
     """A long call is kept part by part while it goes on."""
     upload = PartialUpload(storage, os.urandom(2 * PART + 5), user_id=7)
@@ -129,6 +143,7 @@ async def test_what_arrived_before_a_break_is_kept(storage: RunningStorage, sql:
     assert await storage.read(1, upload.named) == upload.data
 
 
+@pytest.mark.usefixtures("short_silence")
 async def test_what_a_silent_client_has_sent_is_kept(storage: RunningStorage, sql: Sql) -> None:
     """A client whose network is gone must not lose what it has sent, although its call goes on."""
     upload = PartialUpload(storage, os.urandom(4 * MEBIBYTE))
@@ -136,21 +151,24 @@ async def test_what_a_silent_client_has_sent_is_kept(storage: RunningStorage, sq
     await silent.send(upload.data[:MEBIBYTE])
     await until_answer("1", lambda: sql(PARTS))
     assert await upload.refusal(MEBIBYTE, len(upload.data)) == ("UPLOAD_IN_PROGRESS", "")
-    # The lease of the silent call ends, and the answer waits for that.
-    assert await upload.offset() == MEBIBYTE
+    asked = asyncio.ensure_future(upload.offset())
+    # The answer waits for the end of the silent call's lease.
+    await sql(END_LEASES)
+    assert await asked == MEBIBYTE
     assert (await upload.append(MEBIBYTE, len(upload.data))).offset == len(upload.data)
     await silent.send(upload.data[MEBIBYTE:])
     assert (await failure(silent.end())).reason == "UPLOAD_IN_PROGRESS"
     assert await storage.read(1, upload.named) == upload.data
 
 
+@pytest.mark.usefixtures("short_silence")
 async def test_a_silent_client_that_goes_on(storage: RunningStorage, sql: Sql) -> None:
     """A client that pauses for longer than a lease goes on in the same call, if no other has come."""
     upload = PartialUpload(storage, os.urandom(4 * MEBIBYTE))
     call = await upload.begin(0)
     await call.send(upload.data[:MEBIBYTE])
     await until_answer("1", lambda: sql(PARTS))
-    await until_answer("0", lambda: sql(HELD))
+    await sql(END_LEASES)
     await call.send(upload.data[MEBIBYTE:])
     assert (await call.end()).offset == len(upload.data)
     assert await storage.read(1, upload.named) == upload.data
@@ -187,9 +205,9 @@ async def test_many_writers_at_once(storage: RunningStorage, backend: Backend, s
     assert await sql(LEFT) == "0"
 
 
-async def test_another_offset_is_refused(storage: RunningStorage) -> None:
+async def test_another_offset_is_refused(shared: RunningStorage, repository_id: int) -> None:
     """The refusal has the offset that is right, and nothing is lost."""
-    upload = PartialUpload(storage, os.urandom(3000))
+    upload = PartialUpload(shared, os.urandom(3000), repository_id)
     assert await upload.refusal(1000, 2000) == ("OFFSET_MISMATCH", "0")
     await upload.append(0, 1000)
     assert await upload.refusal(0, 1000) == ("OFFSET_MISMATCH", "1000")
@@ -199,6 +217,7 @@ async def test_another_offset_is_refused(storage: RunningStorage) -> None:
     assert (await upload.append(3000, 3000)).offset == 3000
 
 
+@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("size", [3000, PART + 3000])
 async def test_too_many_bytes_lose_nothing(storage: RunningStorage, size: int) -> None:
     """Excess bytes are refused, and those before them are kept."""
@@ -210,9 +229,9 @@ async def test_too_many_bytes_lose_nothing(storage: RunningStorage, size: int) -
     assert await storage.read(1, upload.named) == upload.data
 
 
-async def test_an_offset_beyond_the_size(storage: RunningStorage) -> None:
-    """It is an error of the caller."""
-    assert await PartialUpload(storage, b"data").refusal(5, 5) == ("INVALID_FIELD", "")
+async def test_an_offset_beyond_the_size(shared: RunningStorage) -> None:
+    """An offset that the object does not have is an error of the caller."""
+    assert await PartialUpload(shared, b"data").refusal(5, 5) == ("INVALID_FIELD", "")
 
 
 @pytest.mark.parametrize("cuts", [[], [1000]])
@@ -315,33 +334,37 @@ async def test_a_deleted_repository(storage: RunningStorage, backend: Backend, s
     assert await other.offset() == 1500
 
 
-async def test_a_removed_object(storage: RunningStorage) -> None:
+async def test_a_removed_object(shared: RunningStorage, repository_id: int) -> None:
     """An object that was removed cannot be uploaded in parts either."""
-    upload = PartialUpload(storage, os.urandom(3000))
-    await storage.delete(1, await storage.write(1, upload.data))
+    upload = PartialUpload(shared, os.urandom(3000), repository_id)
+    await shared.delete(repository_id, await shared.write(repository_id, upload.data))
     assert await upload.refusal(0, 3000) == ("OBJECT_REMOVED", "")
     assert (await failure(upload.state())).reason == "OBJECT_REMOVED"
 
 
-async def test_quota(storage: RunningStorage, sql: Sql) -> None:
+@pytest.mark.shared_storage
+async def test_quota(shared: RunningStorage, sql: Sql, repository_id: int) -> None:
     """Room is reserved for a partial upload until it ends, and given back when its bytes are refused."""
-    await storage.limit(1, quota=5000)
-    upload = PartialUpload(storage, os.urandom(3000), oid=oid_of(b"another"), user_id=7)
+    reserved = f"FROM storage.reservations WHERE repository_id = {repository_id}"
+    await shared.limit(repository_id, quota=5000)
+    upload = PartialUpload(shared, os.urandom(3000), repository_id, user_id=7, oid=oid_of(b"another"))
     await upload.append(0, 1000)
-    assert await sql("SELECT size, expires_at > now() + interval '6 days' FROM storage.reservations") == "3000|t"
-    second = PartialUpload(storage, os.urandom(3000), user_id=7)
+    assert await sql(f"SELECT size, expires_at > now() + interval '6 days' {reserved}") == "3000|t"
+    second = PartialUpload(shared, os.urandom(3000), repository_id, user_id=7)
     assert await second.refusal(0, 3000) == ("QUOTA_EXCEEDED", "")
     assert await upload.refusal(1000, 3000) == ("HASH_MISMATCH", "")
     await second.append_all([1000])
-    assert (await storage.usage(1)).object_bytes == 3000
-    assert await sql("SELECT count(*) FROM storage.reservations") == "0"
+    assert (await shared.usage(repository_id)).object_bytes == 3000
+    assert await sql(f"SELECT count(*) {reserved}") == "0"
 
 
-async def test_traffic_is_counted_once(storage: RunningStorage, sql: Sql) -> None:
+@pytest.mark.shared_storage
+async def test_traffic_is_counted_once(shared: RunningStorage, sql: Sql, repository_id: int) -> None:
     """The bytes count as they arrive, and not again when the object is written from parts."""
-    upload = PartialUpload(storage, os.urandom(3000))
+    upload = PartialUpload(shared, os.urandom(3000), repository_id)
     await upload.append_all([1000, 2000])
-    await until_answer("3000", lambda: sql("SELECT sum(bytes_in) FROM storage.traffic"))
+    counted = f"SELECT sum(bytes_in) FROM storage.traffic WHERE repository_id = {repository_id}"  # noqa: S608 - an id
+    await until_answer("3000", lambda: sql(counted))
 
 
 async def test_no_room(database_url: SecretStr, tmp_path: Path) -> None:
