@@ -23,25 +23,26 @@ async def listed(storage: RunningStorage, repository_id: int, *, limit: int = 10
     return list((await storage.stub.ListObjects(request, timeout=STEP_SECONDS)).objects)
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize("size", [100, 2_000_000])
-async def test_an_object_comes_back_as_it_was(storage: RunningStorage, size: int) -> None:
+async def test_an_object_comes_back_as_it_was(storage: RunningStorage, repository_id: int, size: int) -> None:
     """A removed object is removed for everybody, and comes back with its bytes and its time."""
     data = os.urandom(size)
-    oid = await storage.write(1, data)
-    [before] = await listed(storage, 1)
-    tombstone = await storage.delete(1, oid, reason="a licence")
+    oid = await storage.write(repository_id, data)
+    [before] = await listed(storage, repository_id)
+    tombstone = await storage.delete(repository_id, oid, reason="a licence")
     assert tombstone.bin_until.seconds - tombstone.removed_at.seconds == 30 * DAY_SECONDS
-    assert await storage.statuses(1, oid) == [REMOVED]
-    assert (await failure(storage.read(1, oid))).reason == "OBJECT_REMOVED"
-    assert await listed(storage, 1) == [tombstone]
-    assert (await storage.restore(1, oid)).object == before
-    [after] = await listed(storage, 1)
+    assert await storage.statuses(repository_id, oid) == [REMOVED]
+    assert (await failure(storage.read(repository_id, oid))).reason == "OBJECT_REMOVED"
+    assert await listed(storage, repository_id) == [tombstone]
+    assert (await storage.restore(repository_id, oid)).object == before
+    [after] = await listed(storage, repository_id)
     # A collection must not take it at once.
     assert after.HasField("used_at")
     after.ClearField("used_at")
     assert after == before
-    assert await storage.read(1, oid) == data
-    assert (await failure(storage.restore(1, oid))).reason == "OBJECT_NOT_FOUND"
+    assert await storage.read(repository_id, oid) == data
+    assert (await failure(storage.restore(repository_id, oid))).reason == "OBJECT_NOT_FOUND"
 
 
 async def test_what_is_in_the_bin_is_not_uploaded(storage: RunningStorage) -> None:
@@ -89,15 +90,16 @@ async def test_a_purge_names_who_needs_the_bytes(storage: RunningStorage) -> Non
     assert await storage.read(2, oid) == b"data"
 
 
-async def test_only_the_removed_are_purged_and_restored(storage: RunningStorage) -> None:
+@pytest.mark.shared_storage
+async def test_only_the_removed_are_purged_and_restored(storage: RunningStorage, repository_id: int) -> None:
     """A held object and one that never was are NOT_FOUND, and stay as they are."""
-    held = await storage.write(1, b"held")
+    held = await storage.write(repository_id, b"held")
     for oid in (held, oid_of(b"never")):
-        calls: list[Awaitable[object]] = [storage.purge(1, oid), storage.restore(1, oid)]
+        calls: list[Awaitable[object]] = [storage.purge(repository_id, oid), storage.restore(repository_id, oid)]
         for call in calls:
             error = await failure(call)
             assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
-    assert await storage.read(1, held) == b"held"
+    assert await storage.read(repository_id, held) == b"held"
 
 
 async def test_the_time_in_the_bin_ends(database_url: SecretStr, tmp_path: Path) -> None:
@@ -212,6 +214,7 @@ async def test_many_are_copied(storage: RunningStorage, sql: Sql) -> None:
     assert [entry.oid for entry in await listed(storage, 2, limit=1000)] == oids
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("source", "target", "oids", "reason"),
     [

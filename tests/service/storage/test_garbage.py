@@ -102,25 +102,29 @@ async def test_other_repositories_are_left_alone(storage: RunningStorage) -> Non
     assert await storage.read(2, oid) == b"data"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(("grace", "ago"), [(60, 0), (0, 60), (60, 1)])
-async def test_what_is_new_is_spared(storage: RunningStorage, sql: Sql, grace: int, ago: int) -> None:
+async def test_what_is_new_is_spared(
+    storage: RunningStorage, repository_id: int, sql: Sql, grace: int, ago: int
+) -> None:
     """An object that came within the time of grace, or since the listing began, is not removed."""
-    new, old = await storage.write(1, b"new"), await storage.write(1, b"old")
+    new, old = await storage.write(repository_id, b"new"), await storage.write(repository_id, b"old")
     age = "UPDATE storage.objects SET created_at = now() - interval '61 seconds' WHERE oid = "
     await sql(f"{age}'{old}'")
-    found = await collect(storage, [NOBODY], apply=True, grace=grace, ago=ago)
+    found = await collect(storage, [NOBODY], apply=True, grace=grace, ago=ago, repository_id=repository_id)
     assert (found.summary.garbage_count, found.summary.grace_count) == (1, 1)
-    assert await storage.statuses(1, new, old) == [PRESENT, REMOVED]
+    assert await storage.statuses(repository_id, new, old) == [PRESENT, REMOVED]
 
 
-async def test_the_grace_is_that_before_the_listing(storage: RunningStorage, sql: Sql) -> None:
+@pytest.mark.shared_storage
+async def test_the_grace_is_that_before_the_listing(storage: RunningStorage, repository_id: int, sql: Sql) -> None:
     """A push that was announced before the listing may change its ref after it: the grace counts from the listing."""
-    under_way, ended = await storage.write(1, b"under way"), await storage.write(1, b"ended")
+    under_way, ended = await storage.write(repository_id, b"under way"), await storage.write(repository_id, b"ended")
     age = "UPDATE storage.objects SET created_at = now() - interval "
     for oid, seconds in ((under_way, 110), (ended, 121)):
         await sql(f"{age}'{seconds} s' WHERE oid = '{oid}'")
-    await collect(storage, [NOBODY], apply=True, grace=60, ago=60)
-    assert await storage.statuses(1, under_way, ended) == [PRESENT, REMOVED]
+    await collect(storage, [NOBODY], apply=True, grace=60, ago=60, repository_id=repository_id)
+    assert await storage.statuses(repository_id, under_way, ended) == [PRESENT, REMOVED]
 
 
 async def test_what_was_announced_is_spared(storage: RunningStorage, sql: Sql) -> None:
@@ -196,16 +200,19 @@ async def test_damaged_garbage_is_uploaded_again(storage: RunningStorage, sql: S
     assert await storage.read(1, oid) == b"data"
 
 
-async def test_the_retained_come_back(storage: RunningStorage) -> None:
+@pytest.mark.shared_storage
+async def test_the_retained_come_back(storage: RunningStorage, repository_id: int) -> None:
     """Objects that an earlier list left out, and a later one names, are held again; what people removed is not."""
-    back, gone, removed = [await storage.write(1, data) for data in (b"1", b"2", b"3")]
-    await storage.delete(1, removed)
-    await collect(storage, [NOBODY], apply=True)
-    dry = await collect(storage, [back, removed])
+    back, gone, removed = [await storage.write(repository_id, data) for data in (b"1", b"2", b"3")]
+    await storage.delete(repository_id, removed)
+    await collect(storage, [NOBODY], apply=True, repository_id=repository_id)
+    dry = await collect(storage, [back, removed], repository_id=repository_id)
     assert dry.summary.returning_count == 1
-    assert await storage.statuses(1, back, gone, removed) == [REMOVED, REMOVED, REMOVED]
-    assert (await collect(storage, [back, removed], apply=True)).result == pb.CollectionResult(returned_count=1)
-    assert await storage.statuses(1, back, gone, removed) == [PRESENT, REMOVED, REMOVED]
+    assert await storage.statuses(repository_id, back, gone, removed) == [REMOVED, REMOVED, REMOVED]
+    assert (
+        await collect(storage, [back, removed], apply=True, repository_id=repository_id)
+    ).result == pb.CollectionResult(returned_count=1)
+    assert await storage.statuses(repository_id, back, gone, removed) == [PRESENT, REMOVED, REMOVED]
 
 
 async def test_the_tombstone_goes_with_the_bytes(database_url: SecretStr, tmp_path: Path) -> None:
@@ -260,27 +267,28 @@ async def test_what_was_copied_is_spared(storage: RunningStorage, sql: Sql) -> N
     assert await storage.statuses(2, oid) == [REMOVED]
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(("most", "is_refused"), [(49, True), (50, False)])
 @pytest.mark.parametrize("sizes", [(1, 1), (20, 1)], ids=["count", "bytes"])
 async def test_too_much_at_once(
-    storage: RunningStorage, sql: Sql, sizes: tuple[int, int], most: int, is_refused: bool
+    storage: RunningStorage, repository_id: int, sql: Sql, sizes: tuple[int, int], most: int, is_refused: bool
 ) -> None:
     """More than the percentage, of the objects or of the bytes, removes nothing; a dry run tells it all the same."""
-    garbage, kept = [await storage.write(1, os.urandom(size)) for size in sizes]
+    garbage, kept = [await storage.write(repository_id, os.urandom(size)) for size in sizes]
     if sizes[0] > sizes[1]:
-        more = [await storage.write(1, os.urandom(size)) for size in (9, 10)]
+        more = [await storage.write(repository_id, os.urandom(size)) for size in (9, 10)]
         kept_oids = [kept, *more]
     else:
         kept_oids = [kept]
-    assert (await collect(storage, kept_oids, most=most)).summary.garbage_count == 1
-    call = collect(storage, kept_oids, most=most, apply=True)
+    assert (await collect(storage, kept_oids, most=most, repository_id=repository_id)).summary.garbage_count == 1
+    call = collect(storage, kept_oids, most=most, apply=True, repository_id=repository_id)
     if is_refused:
         error = await refused(call)
         assert (error.status.name, error.reason) == ("FAILED_PRECONDITION", "TOO_MUCH_GARBAGE")
         assert "50.0 %" in error.message
     else:
         await call
-    assert await storage.statuses(1, garbage) == [PRESENT if is_refused else REMOVED]
+    assert await storage.statuses(repository_id, garbage) == [PRESENT if is_refused else REMOVED]
     assert await nothing_staged(sql)
 
 
@@ -332,6 +340,7 @@ def _some(*oids: str) -> pb.CollectGarbageRequest:
 _A, _B = "a" * 64, "b" * 64
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("messages", "reason", "named"),
     [

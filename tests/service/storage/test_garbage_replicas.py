@@ -137,6 +137,7 @@ async def test_a_turn_that_failed_or_was_left(replicas: list[RunningStorage], sq
     assert await sql("SELECT string_agg(repository_id::text, ' ') FROM storage.collection_turns") == "2"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("request_", "named"),
     [

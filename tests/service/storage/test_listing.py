@@ -162,6 +162,7 @@ async def test_a_cursor_is_good_for_its_own_list(storage: RunningStorage) -> Non
             assert (await failure(call)).reason == "INVALID_CURSOR"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize("field", ["order", "state"])
 async def test_unknown_lists(storage: RunningStorage, field: str) -> None:
     """A number that the enum does not have is refused by the name of its field."""
@@ -171,6 +172,7 @@ async def test_unknown_lists(storage: RunningStorage, field: str) -> None:
     assert (error.reason, error.message.split(":")[0]) == ("INVALID_FIELD", field)
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize("cursor", ["x", "0" * 63, "F" * 64, "' OR 1=1 --", "\0"])
 async def test_malformed_cursors(storage: RunningStorage, cursor: str) -> None:
     """A cursor that no page gave is INVALID_CURSOR."""

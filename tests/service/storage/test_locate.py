@@ -25,9 +25,9 @@ async def _locate(storage: RunningStorage, asked: pb.LocateObjectRequest) -> pb.
     return await storage.stub.LocateObject(asked, timeout=STEP_SECONDS)
 
 
-async def _wait_counted(storage: RunningStorage, size: int) -> None:
+async def _wait_counted(storage: RunningStorage, size: int, repository_id: int = 1) -> None:
     """Wait until so many bytes count as read; a count that is just being kept may be told as less."""
-    request = pb.GetUsageRequest(repository_ids=[1])
+    request = pb.GetUsageRequest(repository_ids=[repository_id])
 
     async def counted() -> int:
         return (await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].bytes_out_today
@@ -53,16 +53,17 @@ async def test_each_disk_has_its_path(storage: RunningStorage) -> None:
     assert (stores.root("other") / second).read_bytes() == DATA
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("offset", "length", "counted"), [(0, None, 200), (50, None, 150), (50, 10, 10), (190, 50, 10), (200, None, 0)]
 )
 async def test_what_is_asked_for_counts_as_read(
-    storage: RunningStorage, offset: int, length: int | None, counted: int
+    storage: RunningStorage, repository_id: int, offset: int, length: int | None, counted: int
 ) -> None:
-    """No more than there is."""
-    await storage.write(1, DATA)
-    await _locate(storage, _request(offset=offset, length=length))
-    await _wait_counted(storage, counted)
+    """The bytes that a caller asks for count, and no more than there are."""
+    await storage.write(repository_id, DATA)
+    await _locate(storage, _request(repository_id=repository_id, offset=offset, length=length))
+    await _wait_counted(storage, counted, repository_id)
 
 
 async def test_what_has_counted_does_not_count_again(storage: RunningStorage) -> None:

@@ -15,6 +15,7 @@ from tests.support.waiting import STEP_SECONDS, until
 DATA = b"some bytes"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("number", "told"),
     [
@@ -31,6 +32,7 @@ async def test_a_disk_that_refuses(
     storage: RunningStorage, monkeypatch: pytest.MonkeyPatch, number: int, told: str, streamed: bool
 ) -> None:
     """Of a write it is told what is wrong, nothing is left behind, and the next one succeeds when it is over."""
+    data, before = os.urandom(10), storage.files()
 
     def refuse(_descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -38,16 +40,16 @@ async def test_a_disk_that_refuses(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", refuse)
         patched.setattr("services.storage.journal.segment._sync", refuse)
-        header = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(DATA), size=len(DATA), data=DATA)
+        header = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(data), size=len(data), data=data)
         stub = storage.stub
         error = await failure(
-            stub.WriteObject(upload(1, oid_of(DATA), len(DATA), [DATA[:3], DATA[3:]]), timeout=STEP_SECONDS)
+            stub.WriteObject(upload(1, oid_of(data), len(data), [data[:3], data[3:]]), timeout=STEP_SECONDS)
             if streamed
             else stub.WriteWholeObject(header, timeout=STEP_SECONDS)
         )
     assert f"{error.status.name} {error.reason}" == told
-    await until(lambda: storage.files() == [])
-    assert await storage.read(1, await storage.write(1, DATA, streamed=streamed)) == DATA
+    await until(lambda: storage.files() == before)
+    assert await storage.read(1, await storage.write(1, data, streamed=streamed)) == data
 
 
 async def test_a_disk_without_files_to_open_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ async def responses(storage: RunningStorage, asked: pb.ReadObjectRequest) -> lis
     return [response async for response in storage.stub.ReadObject(asked, timeout=STEP_SECONDS)]
 
 
+@pytest.mark.shared_storage
 async def test_header_and_then_data(storage: RunningStorage) -> None:
     """The first message is the header, all others are data of at most 1 MiB."""
     content = os.urandom(2 * CHUNK_BYTES + 1)
@@ -40,6 +41,7 @@ async def test_header_and_then_data(storage: RunningStorage) -> None:
     assert b"".join(other.data for other in others) == content
 
 
+@pytest.mark.shared_storage
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(offset=st.integers(0, 200), length=st.none() | st.integers(0, 2**63 - 1) | st.integers(0, 250))
 async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int | None) -> None:
@@ -51,6 +53,7 @@ async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int |
     assert b"".join(other.data for other in others) == expected
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("offset", "length"), [(len(DATA), None), (len(DATA), 5), (0, 0)], ids=["at the end", "5 at the end", "nothing"]
 )
@@ -61,6 +64,7 @@ async def test_empty_ranges(storage: RunningStorage, offset: int, length: int | 
     assert only.header.size == len(DATA)
 
 
+@pytest.mark.shared_storage
 async def test_offset_beyond_the_end(storage: RunningStorage) -> None:
     """Beyond the end is OUT_OF_RANGE, and tells the size."""
     await storage.write(1, DATA)
@@ -70,6 +74,7 @@ async def test_offset_beyond_the_end(storage: RunningStorage) -> None:
         assert error.metadata == {"size": str(len(DATA))}
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [

@@ -107,9 +107,9 @@ async def test_what_is_not_there(storage: RunningStorage) -> None:
         (pb.DeleteObjectRequest(oid="0" * 64, reason="x"), "INVALID_FIELD"),
     ],
 )
-async def test_malformed_removals(storage: RunningStorage, request_: pb.DeleteObjectRequest, reason: str) -> None:
+async def test_malformed_removals(shared: RunningStorage, request_: pb.DeleteObjectRequest, reason: str) -> None:
     """Malformed fields are INVALID_ARGUMENT."""
-    error = await failure(storage.stub.DeleteObject(request_, timeout=STEP_SECONDS))
+    error = await failure(shared.stub.DeleteObject(request_, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 
 

@@ -35,12 +35,14 @@ async def test_answers_in_order_with_repeats(storage: RunningStorage) -> None:
     assert [(each.status, each.size, each.removal_reason) for each in answer.objects] == [by_oid[oid] for oid in oids]
 
 
+@pytest.mark.shared_storage
 async def test_nothing_asked_nothing_answered(storage: RunningStorage) -> None:
     """An empty batch has an empty answer, with any intent."""
     for intent in (pb.INTENT_UNSPECIFIED, pb.INTENT_READ, pb.INTENT_WRITE):
         assert not (await storage.stub.BatchStatObjects(ask(intent=intent), timeout=STEP_SECONDS)).objects
 
 
+@pytest.mark.shared_storage
 async def test_many_objects(storage: RunningStorage) -> None:
     """10,000 objects are answered at once."""
     held = await storage.write(1, b"held")
@@ -75,6 +77,7 @@ async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, 
     assert await storage.read(1, oid) == content
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [

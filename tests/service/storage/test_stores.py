@@ -291,6 +291,7 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
     assert oid_of(await storage.read(1, oid)) == oid
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("name", "url", "reason"),
     [

@@ -142,6 +142,7 @@ async def test_a_user_has_the_highest_quota_of_groups(database_url: SecretStr, t
         await until_answer([7, 50, 30], quotas)
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     "request_",
     [

@@ -47,6 +47,7 @@ async def refused(storage: RunningStorage, *messages: pb.WriteObjectRequest, the
     return f"{error.status.name} {error.reason}"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, CHUNK_BYTES, 2 * CHUNK_BYTES + 1])
 async def test_write_and_read(storage: RunningStorage, size: int) -> None:
     """Objects of any size, the empty one too, come back as they were."""
@@ -57,6 +58,7 @@ async def test_write_and_read(storage: RunningStorage, size: int) -> None:
     assert storage.incoming() == []
 
 
+@pytest.mark.shared_storage
 async def test_what_another_version_adds_to_a_message(storage: RunningStorage) -> None:
     """Data in a message with a field that is not known here is taken as data."""
     unknown = b"\x98\x06\x01"
@@ -72,6 +74,7 @@ def whole(content: bytes, **other: str | int) -> pb.WriteWholeObjectRequest:
     return pb.WriteWholeObjectRequest(data=content, **fields)
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize("size", [0, 1, 65_536, CHUNK_BYTES])
 async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> None:
     """It is as good as one that came in a stream, and may be written again."""
@@ -83,6 +86,7 @@ async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> N
     assert storage.incoming() == []
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -105,6 +109,7 @@ async def test_what_is_refused_in_one_message(
     await until(lambda: storage.files() == before)
 
 
+@pytest.mark.shared_storage
 async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     """The answer is the object's record."""
     answer = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
@@ -113,6 +118,7 @@ async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     assert not answer.object.HasField("removed_at")
 
 
+@pytest.mark.shared_storage
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=2000), length=st.integers(1, 700), empty=st.booleans())
 async def test_any_chunking(storage: RunningStorage, content: bytes, length: int, empty: bool) -> None:
@@ -137,6 +143,7 @@ async def test_trap_2_short_uploads_are_refused(storage: RunningStorage) -> None
     assert await storage.statuses(1, OID) == [pb.OBJECT_STATUS_MISSING]
 
 
+@pytest.mark.shared_storage
 async def test_trap_5_long_uploads_are_refused_at_once(storage: RunningStorage) -> None:
     """The first byte too many ends the upload; what would come after it is not waited for (trap-5)."""
     messages = header(size=len(DATA) - 1), data(DATA)
@@ -144,6 +151,7 @@ async def test_trap_5_long_uploads_are_refused_at_once(storage: RunningStorage) 
     assert await refused(storage, header(size=len(DATA) + 1), data(DATA)) == "INVALID_ARGUMENT SIZE_MISMATCH"
 
 
+@pytest.mark.shared_storage
 @pytest.mark.parametrize(
     "messages",
     [
@@ -162,6 +170,7 @@ async def test_malformed_streams(storage: RunningStorage, messages: list[pb.Writ
     assert await refused(storage, *messages) == "INVALID_ARGUMENT MALFORMED_STREAM"
 
 
+@pytest.mark.shared_storage
 async def test_malformed_headers(storage: RunningStorage) -> None:
     """A malformed header is refused before any byte is waited for (trap-28)."""
     for oid in ("../../x", OID.upper(), "", OID + "0"):
@@ -170,6 +179,7 @@ async def test_malformed_headers(storage: RunningStorage) -> None:
     assert await refused(storage, header(repository_id=0), then_silent=True) == "INVALID_ARGUMENT INVALID_FIELD"
 
 
+@pytest.mark.shared_storage
 async def test_trap_3_left_over_file_does_not_block(storage: RunningStorage) -> None:
     """A file left in the folder of uploads, whatever its name, blocks no upload of that oid (trap-3)."""
     for name in (OID, f"{OID}.tmp", f"{OID}.0123456789abcdef"):

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,30 @@ DATA = b"some bytes"
 Call = grpc.aio.StreamStreamCall[pb.WriteSharedObjectRequest, pb.WriteSharedObjectResponse]
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that is shared."""
-    folder = tmp_path / "memory"
-    folder.mkdir()
-    return folder
+    return tmp_path_factory.mktemp("memory")
 
 
 @pytest.fixture
-async def storage(database_url: SecretStr, tmp_path: Path, memory: Path) -> AsyncIterator[RunningStorage]:
-    """A storage service that shares it."""
-    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=5.0) as running:
+def memory(folder: Path) -> Iterator[Path]:
+    """The folder that is shared, empty."""
+    yield folder
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+@pytest.fixture(scope="module")
+async def storage(
+    shared_database_url: SecretStr, tmp_path_factory: pytest.TempPathFactory, folder: Path
+) -> AsyncIterator[RunningStorage]:
+    """A storage service that shares the folder."""
+    own = tmp_path_factory.mktemp("storage")
+    async with running_storage(shared_database_url, own, shared_memory_path=folder) as running:
         yield running
 
 
@@ -141,11 +153,12 @@ async def test_refused(
     assert await refused(storage, *messages) == reason
 
 
-async def test_silence_is_refused(storage: RunningStorage, memory: Path) -> None:
+async def test_silence_is_refused(database_url: SecretStr, tmp_path: Path, memory: Path) -> None:
     """A caller that says nothing for longer than the bound is cut off."""
     (memory / NAME).write_bytes(DATA)
     messages = [header(), piece(0, 1)]
-    assert await refused(storage, *messages, then_silent=True) == "DEADLINE_EXCEEDED DEADLINE_EXCEEDED"
+    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=0.3) as storage:
+        assert await refused(storage, *messages, then_silent=True) == "DEADLINE_EXCEEDED DEADLINE_EXCEEDED"
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "other")])
