@@ -56,9 +56,15 @@ async def proxy(facade: RunningFacade) -> AsyncIterator[StoreProxy]:
 
 
 @pytest.fixture
-async def office(proxy: StoreProxy, place: Place, tmp_path: Path) -> AsyncIterator[Office]:
-    """A cache that asks the upstream again after a second, and gives up on it after one."""
-    settings = {"cache_right_seconds": 1, "cache_connect_seconds": 1, "cache_read_seconds": 2}
+def right_seconds() -> float:
+    """The seconds for which the cache of `office` does not ask again, which a test may give another number."""
+    return 0
+
+
+@pytest.fixture
+async def office(proxy: StoreProxy, place: Place, tmp_path: Path, right_seconds: float) -> AsyncIterator[Office]:
+    """A cache that gives up on the upstream after a second."""
+    settings = {"cache_right_seconds": right_seconds, "cache_connect_seconds": 1, "cache_read_seconds": 2}
     async with running_cache(tmp_path / "office", f"http://{proxy.address}", **settings) as cache:
         yield Office(cache, proxy, place)
 
