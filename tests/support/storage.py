@@ -247,28 +247,20 @@ class StorageProcess:
             **self.overrides,
         }
 
-    async def run(self, *arguments: str) -> asyncio.subprocess.Process:
-        """Start `python -m services.storage` with these arguments; its log is appended to `folder`/log."""
-        with (self.folder / "log").open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "services.storage", *arguments),
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+    def run(self, *arguments: str) -> Forked:
+        """Start the module `services.storage` with these arguments; its log is appended to `folder`/log."""
+        return Forked(["services.storage", *arguments], self.folder / "log", env=self.environment)
 
     async def start(self) -> None:
         """Start the service and wait until it is SERVING."""
-        log = self.folder / "log"
         if "LD_PRELOAD" in self.overrides:
-            with log.open("ab") as output:
+            with (self.folder / "log").open("ab") as output:
                 # A forked process has loaded its libraries before.
                 self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes no time
                     [sys.executable, "-m", "services.storage"], env=self.environment, stdout=output, stderr=output
                 )
         else:
-            self.process = Forked(["services.storage"], log, env=self.environment)
+            self.process = self.run()
         channel = connect(f"unix:{self.folder / 'storage.sock'}")
         try:
             await wait_serving(channel, SERVICE_NAME)
