@@ -78,11 +78,11 @@ async def two_services(
 async def test_of_twelve_files_ten_are_stored(
     database_url: SecretStr, tmp_path: Path, sql: Sql, *, is_announced: bool
 ) -> None:
-    """Eight connections bring twelve files of 10 MB to two services: the quota of 100 MB holds exactly ten."""
-    files = [some_bytes(10 * MEGABYTE) for _ in range(12)]
+    """Eight connections bring twelve files of 2 MB to two services: the quota of 20 MB holds exactly ten."""
+    files = [some_bytes(2 * MEGABYTE) for _ in range(12)]
     waiting = list(enumerate(files))
     refused: list[str] = []
-    async with two_services(database_url, tmp_path) as services:
+    async with two_services(database_url, tmp_path, storage_quota=20 * MEGABYTE) as services:
 
         async def bring() -> None:
             while waiting:
@@ -97,8 +97,8 @@ async def test_of_twelve_files_ten_are_stored(
 
         await asyncio.gather(*(bring() for _ in range(CONNECTIONS)))
         usage = await services[0].usage(1)
-    assert (usage.object_count, usage.object_bytes, usage.reserved_bytes) == (10, 100 * MEGABYTE, 0)
-    assert refused == ["100 MB of 100 MB used"] * 2
+    assert (usage.object_count, usage.object_bytes, usage.reserved_bytes) == (10, 20 * MEGABYTE, 0)
+    assert refused == ["20 MB of 20 MB used"] * 2
     assert await sql("SELECT count(*) FROM storage.contents") == "10"
 
 
