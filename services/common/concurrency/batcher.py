@@ -50,6 +50,7 @@ class Batcher(Generic[Request, Answer]):
         max_wait_seconds: float = 0.02,
         gather_seconds: float = 0.0,
         interval_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set the bounds; with the default bounds, fast batches run one after another, so that they are few.
 
@@ -64,6 +65,7 @@ class Batcher(Generic[Request, Answer]):
         self._held_seconds = max_wait_seconds
         self._gather_seconds = gather_seconds
         self._interval_seconds = interval_seconds
+        self._clock = clock
         self._next_start = -math.inf
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -91,7 +93,7 @@ class Batcher(Generic[Request, Answer]):
 
     def _pause(self) -> float:
         """Return the seconds until a batch may start; 0 or less if it may."""
-        return self._next_start - time.monotonic()
+        return self._next_start - self._clock()
 
     def _start_after(self, seconds: float) -> None:
         self._starts = True
@@ -104,7 +106,7 @@ class Batcher(Generic[Request, Answer]):
     def _start(self) -> None:
         self._starts = False
         while self._may_start() and (group := self._next()):
-            self._next_start = time.monotonic() + self._interval_seconds
+            self._next_start = self._clock() + self._interval_seconds
             # In the context of the first request, so that its trace has the spans of the batch.
             task = asyncio.create_task(self._run(group), context=group[0].context)
             self._under_way.add(task)

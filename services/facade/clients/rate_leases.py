@@ -7,8 +7,8 @@ call takes some more for those to come, as a lease of half a second. A refusal c
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from towpath.access.v1 import access_service_pb2 as pb
@@ -55,18 +55,18 @@ class Lease:
     refused_until: float = -math.inf
     asked: int = 0
     """The requests since `observed_from`, by which the next lease is estimated."""
-    observed_from: float = field(default_factory=time.monotonic)
+    observed_from: float = 0.0
 
-    def use(self) -> bool:
+    def use(self, now: float) -> bool:
         """Use one request of the lease, and return whether there was one."""
-        if not self.left or time.monotonic() >= self.ends_at:
+        if not self.left or now >= self.ends_at:
             return False
         self.left -= 1
         return True
 
-    def add(self, requests: int, ends_at: float) -> None:
+    def add(self, requests: int, ends_at: float, now: float) -> None:
         """Add requests, beside those that another call has taken at the same time; the earlier end counts for all."""
-        if not self.left or time.monotonic() >= self.ends_at:
+        if not self.left or now >= self.ends_at:
             self.left, self.ends_at = 0, ends_at
         self.left += requests
         self.ends_at = min(self.ends_at, ends_at)
@@ -82,26 +82,28 @@ class Lease:
 class RateLeases:
     """Takes requests from rates. While the lock service does not answer, every request passes. Its owner closes it."""
 
-    def __init__(self, locks: ServiceClient) -> None:
+    def __init__(self, locks: ServiceClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._locks = locks
+        self._clock = clock
         self._stub = AccessServiceStub(locks.channel)
         self._leases: OrderedDict[Holder, Lease] = OrderedDict()
-        self._batcher = Batcher(self._take_all, max_batch=_MAX_BATCH, interval_seconds=_INTERVAL_SECONDS)
+        self._batcher = Batcher(self._take_all, max_batch=_MAX_BATCH, interval_seconds=_INTERVAL_SECONDS, clock=clock)
         self._outage = CircuitBreaker(_OUTAGE_SECONDS)
 
     async def take(self, holder: Holder) -> float:
         """Take one request and return 0; over the limit, only return the seconds until a retry."""
         lease = self._lease(holder)
         lease.asked += 1
-        if lease.use() or self._outage.is_open:
+        if lease.use(self._clock()) or self._outage.is_open:
             return 0.0
-        if (seconds := lease.refused_until - time.monotonic()) > 0:
+        if (seconds := lease.refused_until - self._clock()) > 0:
             return seconds
         return await self._batcher.submit(holder)
 
     def give_back(self, holder: Holder) -> None:
         """Give back a request that was taken a moment ago and not made; the next one of the holder uses it."""
-        self._lease(holder).add(1, time.monotonic() + _LEASE_SECONDS)
+        now = self._clock()
+        self._lease(holder).add(1, now + _LEASE_SECONDS, now)
 
     async def close(self) -> None:
         """Cancel the calls in flight."""
@@ -110,7 +112,7 @@ class RateLeases:
     def _lease(self, holder: Holder) -> Lease:
         lease = self._leases.get(holder)
         if lease is None:
-            lease = self._leases[holder] = Lease()
+            lease = self._leases[holder] = Lease(observed_from=self._clock())
             if len(self._leases) > _MAX_LEASES:
                 self._leases.popitem(last=False)
         else:
@@ -123,9 +125,9 @@ class RateLeases:
         waiting: Counter[Holder] = Counter()
         for at, holder in enumerate(holders):
             lease = self._lease(holder)
-            if lease.use():
+            if lease.use(self._clock()):
                 answers[at] = 0.0
-            elif (seconds := lease.refused_until - time.monotonic()) > 0:
+            elif (seconds := lease.refused_until - self._clock()) > 0:
                 answers[at] = seconds
             else:
                 waiting[holder] += 1
@@ -139,7 +141,7 @@ class RateLeases:
 
     async def _ask(self, waiting: Counter[Holder]) -> dict[Holder, tuple[int, float]]:
         """Return the requests of each holder that pass, and the seconds until a retry for the others."""
-        now = time.monotonic()
+        now = self._clock()
         request = pb.TakeRateRequest()
         for holder, needed in waiting.items():
             request.holders.add(
@@ -161,8 +163,8 @@ class RateLeases:
         for (holder, needed), taken in zip(waiting.items(), reply.taken, strict=True):
             lease, seconds = self._lease(holder), max(_MIN_REFUSAL_SECONDS, taken.retry_seconds)
             if taken.requests < needed:
-                lease.refused_until = time.monotonic() + seconds
+                lease.refused_until = self._clock() + seconds
             elif taken.requests > needed:
-                lease.add(taken.requests - needed, now + _LEASE_SECONDS)
+                lease.add(taken.requests - needed, now + _LEASE_SECONDS, self._clock())
             passed[holder] = min(needed, taken.requests), seconds
         return passed

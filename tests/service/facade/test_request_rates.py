@@ -1,4 +1,7 @@
-"""Rates of requests over three facades, on one lock service and on two: a rate holds whatever the split of the load."""
+"""Rates of requests over three facades, on one lock service and on two: a rate holds whatever the split of the load.
+
+Loads at real speed are drills; tests/unit/facade/clients/test_rate_leases.py has them in virtual time.
+"""
 
 import asyncio
 import itertools
@@ -152,6 +155,7 @@ async def _load(site: Site, split: Sequence[int], seconds: float) -> Load:
         return Load(passes, refusals, time.monotonic() - began)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("split", [(8, 8, 8), (20, 2, 2), (24, 0, 0)], ids=["even", "uneven", "one"])
 async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
     inner: Inner, facades: Sequence[RunningFacade], split: Sequence[int]
@@ -173,6 +177,7 @@ async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
     assert latest[-1][1] > seconds / 2
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("split", ["in turn", "at random", "one"])
 async def test_an_even_load_within_the_rate_passes(inner: Inner, facades: Sequence[RunningFacade], split: str) -> None:
     """98 % of the rate, for longer than the burst lasts: none is refused, wherever the requests arrive."""
@@ -189,6 +194,7 @@ async def test_an_even_load_within_the_rate_passes(inner: Inner, facades: Sequen
         assert Counter(await asyncio.gather(*map(one, range(6 * PER_SECOND)))) == {200: 6 * PER_SECOND}
 
 
+@pytest.mark.drill
 async def test_requests_share_calls(inner: Inner, facades: Sequence[RunningFacade]) -> None:
     """The lock service is asked for many requests together, and not again while a refusal counts."""
     site = await _new_site(inner, facades, per_hour=3_600_000)
