@@ -1,7 +1,7 @@
-"""Revocations, effective within a second whatever fails, at two facades and two lock services, as processes.
+"""Revocations, effective within a second whatever fails, at two facades and two lock services.
 
 No answer has a deadline: the guarantee is that no request is let in that was sent later than a second after the change
-was acknowledged.
+was acknowledged. The drills measure the second, at processes; tests/unit/facade/auth/test_access_cache.py has the rule.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from sqlalchemy.engine import make_url
@@ -22,12 +23,13 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.rpc.client import ServiceClient
+from tests.support.facade import running_facade
 from tests.support.http import MEDIA_TYPE
-from tests.support.locks import running_locks
+from tests.support.locks import running_locks, serving_locks
 from tests.support.ports import free_ports
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.service_process import service_process, standing_still
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
 SECRET = "what the services show each other in this test"
@@ -37,7 +39,11 @@ REF = "refs/heads/main"
 REPOSITORY = "studio/film"
 REVOKE = "DELETE FROM locks.tokens WHERE name LIKE 'laptop%'"
 
-_LISTENING = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' AND application_name = 'towpath-locks'"
+_LISTENING = (
+    "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' AND application_name = 'towpath-locks'"
+    " AND datname = current_database()"
+)
+CUT = f"SELECT count(pg_terminate_backend(pid)) FROM ({_LISTENING}) AS listening"  # noqa: S608 - our own words
 
 
 def _http() -> httpx.AsyncClient:
@@ -57,64 +63,26 @@ class Answer:
 
 @dataclass
 class Site:
-    """Two facades and two lock services before one Postgres; alice writes in a repository."""
+    """Two facades, by their origins, before two lock services and one Postgres; alice writes in a repository."""
 
     postgres: TestPostgres
     database_url: SecretStr
     admin_token: str
-    folder: Path
-    running: ExitStack
-    ports: list[int] = field(default_factory=lambda: free_ports(6))
-    locks: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    locks_address: str
+    facades: list[str]
     token: str = ""
-
-    @property
-    def facades(self) -> list[str]:
-        """The origins of the facades."""
-        return [f"http://127.0.0.1:{port}" for port in self.ports[2:4]]
 
     async def sql(self, statement: str) -> str:
         """Run a statement, as an operator with psql."""
         database = make_url(self.database_url.get_secret_value()).database or ""
         return await self.postgres.execute(statement, database=database)
 
-    def start_locks(self, number: int) -> None:
-        """Start one of the lock services."""
-        settings = {
-            "locks_listen": f"127.0.0.1:{self.ports[number]}",
-            "locks_database_url": self.database_url.get_secret_value(),
-            "storage_address": f"unix:{self.folder / 'nobody'}",
-            "service_secret": SECRET,
-            "drain_seconds": 0.5,
-        }
-        process = service_process("locks", self.folder / f"locks-{time.monotonic_ns()}.log", settings=settings)
-        self.locks[number] = self.running.enter_context(process)
-
-    def kill_locks(self, number: int) -> None:
-        """Kill one of them."""
-        self.locks[number].kill()
-        self.locks[number].wait(STEP_SECONDS)
-
-    def start_facade(self, number: int) -> None:
-        """Start one of the facades."""
-        settings = {
-            "listen": f"127.0.0.1:{self.ports[2 + number]}",
-            "facade_metrics_listen": f"127.0.0.1:{self.ports[4 + number]}",
-            "storage_address": f"unix:{self.folder / 'nobody'}",
-            "locks_address": f"ipv4:127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[1]}",
-            "service_secret": SECRET,
-            "signing_key": SIGNING_KEY,
-            "rpc_seconds": 8,
-            "failed_logins": "1000000/hour",
-        }
-        self.running.enter_context(service_process("facade", self.folder / f"facade-{number}.log", settings=settings))
-
     async def prepare(self) -> None:
         """Give alice a new token and her grant, and the repository its name; return when both facades remember her."""
         await self.sql(f"UPDATE locks.repositories SET name = '{REPOSITORY}'")  # noqa: S608 - our own words
         await self.sql("INSERT INTO locks.users (name, administrator) VALUES ('alice', false) ON CONFLICT DO NOTHING")
         await self.sql("DELETE FROM locks.grants")
-        peer = ServiceClient(f"127.0.0.1:{self.ports[0]}", deadline=STEP_SECONDS, secret=SecretStr(self.admin_token))
+        peer = ServiceClient(self.locks_address, deadline=STEP_SECONDS, secret=SecretStr(self.admin_token))
         stub = AdminServiceStub(peer.channel)
         try:
             grant = admin.GrantAccessRequest(user_name="alice", repository=REPOSITORY, role=admin.ROLE_WRITE)
@@ -135,15 +103,11 @@ class Site:
                 while await self.from_memory(number) < before + 6:
                     assert (await self.ask(facade)).status == 200
 
-    async def from_memory(self, number: int) -> float:
-        """Return how many questions a facade has answered from memory."""
-        async with _http() as http:
-            text = (await http.get(f"http://127.0.0.1:{self.ports[4 + number]}/metrics")).text
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    async def from_memory(self, _number: int) -> float:
+        """Return how many questions a facade has answered from memory; those of this process count together."""
         return sum(
-            sample.value
-            for sample in samples
-            if sample.name == "towpath_access_answers_total" and sample.labels["source"] == "memory"
+            REGISTRY.get_sample_value("towpath_access_answers_total", {"question": question, "source": "memory"}) or 0
+            for question in ("caller", "access")
         )
 
     async def ask(self, facade: str) -> Answer:
@@ -177,6 +141,58 @@ class Site:
         return await asyncio.gather(*asked)
 
 
+@dataclass
+class Processes(Site):
+    """The same as processes, which a test may kill."""
+
+    folder: Path = field(kw_only=True)
+    running: ExitStack = field(kw_only=True)
+    ports: list[int] = field(kw_only=True)
+    locks: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start_locks(self, number: int) -> None:
+        """Start one of the lock services."""
+        settings = {
+            "locks_listen": f"127.0.0.1:{self.ports[number]}",
+            "locks_database_url": self.database_url.get_secret_value(),
+            "storage_address": f"unix:{self.folder / 'nobody'}",
+            "service_secret": SECRET,
+            "drain_seconds": 0.5,
+        }
+        process = service_process("locks", self.folder / f"locks-{time.monotonic_ns()}.log", settings=settings)
+        self.locks[number] = self.running.enter_context(process)
+
+    def kill_locks(self, number: int) -> None:
+        """Kill one of them."""
+        self.locks[number].kill()
+        self.locks[number].wait(STEP_SECONDS)
+
+    def start_facade(self, number: int) -> None:
+        """Start one of the facades."""
+        settings = {
+            "listen": f"127.0.0.1:{self.ports[2 + number]}",
+            "facade_metrics_listen": f"127.0.0.1:{self.ports[4 + number]}",
+            "storage_address": f"unix:{self.folder / 'nobody'}",
+            "locks_address": f"ipv4:127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[1]}",
+            "service_secret": SECRET,
+            "signing_key": SIGNING_KEY,
+            "rpc_seconds": 8,
+            "failed_logins": "1000000/hour",
+        }
+        self.running.enter_context(service_process("facade", self.folder / f"facade-{number}.log", settings=settings))
+
+    async def from_memory(self, number: int) -> float:
+        """Return how many questions a facade has answered from memory."""
+        async with _http() as http:
+            text = (await http.get(f"http://127.0.0.1:{self.ports[4 + number]}/metrics")).text
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return sum(
+            sample.value
+            for sample in samples
+            if sample.name == "towpath_access_answers_total" and sample.labels["source"] == "memory"
+        )
+
+
 async def _refused_a_second_after(site: Site, change: Callable[[], Awaitable[object]]) -> list[Answer]:
     """Change something while requests go on; return the answers to those that were sent too late to be let in."""
     acknowledged: list[float] = []
@@ -198,14 +214,41 @@ async def _refused_a_second_after(site: Site, change: Callable[[], Awaitable[obj
 
 
 @pytest.fixture(scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Each facade has a lock service of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    nobody = f"unix:{folder / 'nobody'}"
+    async with (
+        postgres.database() as url,
+        running_locks(url, folder) as first,
+        serving_locks(url, folder, storage_address=nobody, name="second") as second,
+        running_facade(nobody, first.address) as one,
+        running_facade(nobody, second) as other,
+    ):
+        await first.add_repository(REPOSITORY)
+        yield Site(postgres, url, first.admin_token, first.address, [one.origin, other.origin])
+
+
+@pytest.fixture(scope="module")
+async def processes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Processes]:
     """The processes; Postgres is one of its own, which a test may stop."""
     folder = tmp_path_factory.mktemp("site")
     async with running_postgres() as postgres, postgres.database() as database_url:
         async with running_locks(database_url, folder) as locks:
             await locks.add_repository(REPOSITORY)
+        ports = free_ports(6)
+        facades = [f"http://127.0.0.1:{port}" for port in ports[2:4]]
         with ExitStack() as running:
-            site = Site(postgres, database_url, locks.admin_token, folder, running)
+            site = Processes(
+                postgres,
+                database_url,
+                locks.admin_token,
+                f"127.0.0.1:{ports[0]}",
+                facades,
+                folder=folder,
+                running=running,
+                ports=ports,
+            )
             for number in range(2):
                 site.start_locks(number)
                 site.start_facade(number)
@@ -239,113 +282,156 @@ GROUP_WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_gone_within_a_second(site: Site, way: str) -> None:
-    """By whatever change, done by hand in the database."""
-    await site.prepare()
-    statement, status = WAYS[way]
-    late = await _refused_a_second_after(site, lambda: site.sql(statement))
-    assert {answer.status for answer in late} == {status}
-
-
-@pytest.mark.parametrize("way", GROUP_WAYS)
-async def test_what_a_group_gives_is_gone_within_a_second(site: Site, way: str) -> None:
-    """The same for the access of a member."""
-    await site.prepare()
-    await site.sql(GROUP)
-    try:
-        await site.remembered()
-        statement, status = GROUP_WAYS[way]
-        late = await _refused_a_second_after(site, lambda: site.sql(statement))
-        assert {answer.status for answer in late} == {status}
-    finally:
-        await site.sql("DELETE FROM locks.groups")
-
-
-async def test_an_expired_token_is_refused_at_its_time(site: Site) -> None:
-    """Nothing changes then that anybody could tell of."""
-    await site.prepare()
-    await site.sql("UPDATE locks.tokens SET expires_at = now() + interval '15 seconds' WHERE name LIKE 'laptop%'")
-    expires_at = float(await site.sql("SELECT extract(epoch FROM max(expires_at)) FROM locks.tokens"))
-    await site.remembered()
-    asked: list[asyncio.Task[Answer]] = []
-    answers = await site.asked_all_along(
-        lambda: any(task.done() and task.result().sent_at > expires_at + 0.5 for task in asked), asked=asked
-    )
-    assert {answer.status for answer in answers if answer.came_at < expires_at} == {200}
-    assert {answer.status for answer in answers if answer.sent_at > expires_at} == {401}
-
-
 async def _listening(site: Site) -> list[int]:
     pids = [int(pid) for pid in (await site.sql(_LISTENING)).split()]
     assert len(pids) == 2
     return pids
 
 
-async def test_gone_though_nothing_is_heard(site: Site) -> None:
-    """The connections that listen hang, while all others work: nobody can tell, so everybody asks."""
+async def _is_refused_everywhere(site: Site, status: int) -> None:
+    """Wait until each facade answers with this status."""
+    for facade in site.facades:
+
+        async def answered(facade: str = facade) -> int:
+            return (await site.ask(facade)).status
+
+        await until_answer(status, answered)
+
+
+@pytest.mark.parametrize("way", [*WAYS, *GROUP_WAYS])
+async def test_a_change_ends_what_facades_answer_from_memory(site: Site, way: str) -> None:
+    """Facades that answer from memory refuse soon after an access is taken away, by whatever change of the tables."""
+    await site.prepare()
+    if way in GROUP_WAYS:
+        await site.sql(GROUP)
+        await site.remembered()
+    statement, status = {**WAYS, **GROUP_WAYS}[way]
+    try:
+        await site.sql(statement)
+        await _is_refused_everywhere(site, status)
+    finally:
+        await site.sql("DELETE FROM locks.groups")
+
+
+async def test_lock_services_that_hear_nothing_vouch_for_nothing(site: Site) -> None:
+    """While the connections that listen for changes hang, or after they are cut, facades ask and refuse."""
     await site.prepare()
     with standing_still(await _listening(site)):
-        late = await _refused_a_second_after(site, lambda: site.sql(REVOKE))
-    assert {answer.status for answer in late} == {401}
-    await site.prepare()
-
-
-async def test_gone_though_the_connections_are_cut(site: Site) -> None:
-    """In the midst of it: what is missed is not taken for nothing."""
-    await site.prepare()
-
-    async def change() -> None:
-        cut = f"SELECT count(pg_terminate_backend(pid)) FROM ({_LISTENING}) AS listening"  # noqa: S608 - our own words
-        assert await site.sql(f"BEGIN; {cut}; {REVOKE}; COMMIT") == "2"
-
-    late = await _refused_a_second_after(site, change)
-    assert {answer.status for answer in late} == {401}
-    await site.prepare()
-
-
-async def test_gone_though_one_lock_service_is_killed(site: Site) -> None:
-    """The other one tells it."""
-    await site.prepare()
-
-    async def change() -> None:
-        await asyncio.to_thread(site.kill_locks, 1)
         await site.sql(REVOKE)
+        await _is_refused_everywhere(site, 401)
+    await site.prepare()
+    await site.sql(f"BEGIN; {CUT}; {REVOKE}; COMMIT")
+    await _is_refused_everywhere(site, 401)
 
-    late = await _refused_a_second_after(site, change)
-    site.start_locks(1)
+
+@pytest.mark.drill
+@pytest.mark.parametrize("way", WAYS)
+async def test_gone_within_a_second(processes: Processes, way: str) -> None:
+    """By whatever change, done by hand in the database."""
+    await processes.prepare()
+    statement, status = WAYS[way]
+    late = await _refused_a_second_after(processes, lambda: processes.sql(statement))
+    assert {answer.status for answer in late} == {status}
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("way", GROUP_WAYS)
+async def test_what_a_group_gives_is_gone_within_a_second(processes: Processes, way: str) -> None:
+    """The same for the access of a member."""
+    await processes.prepare()
+    await processes.sql(GROUP)
+    try:
+        await processes.remembered()
+        statement, status = GROUP_WAYS[way]
+        late = await _refused_a_second_after(processes, lambda: processes.sql(statement))
+        assert {answer.status for answer in late} == {status}
+    finally:
+        await processes.sql("DELETE FROM locks.groups")
+
+
+@pytest.mark.drill
+async def test_an_expired_token_is_refused_at_its_time(processes: Processes) -> None:
+    """Nothing changes then that anybody could tell of."""
+    await processes.prepare()
+    await processes.sql("UPDATE locks.tokens SET expires_at = now() + interval '15 seconds' WHERE name LIKE 'laptop%'")
+    expires_at = float(await processes.sql("SELECT extract(epoch FROM max(expires_at)) FROM locks.tokens"))
+    await processes.remembered()
+    asked: list[asyncio.Task[Answer]] = []
+    answers = await processes.asked_all_along(
+        lambda: any(task.done() and task.result().sent_at > expires_at + 0.5 for task in asked), asked=asked
+    )
+    assert {answer.status for answer in answers if answer.came_at < expires_at} == {200}
+    assert {answer.status for answer in answers if answer.sent_at > expires_at} == {401}
+
+
+@pytest.mark.drill
+async def test_gone_though_nothing_is_heard(processes: Processes) -> None:
+    """The connections that listen hang, while all others work: nobody can tell, so everybody asks."""
+    await processes.prepare()
+    with standing_still(await _listening(processes)):
+        late = await _refused_a_second_after(processes, lambda: processes.sql(REVOKE))
     assert {answer.status for answer in late} == {401}
-    await site.prepare()
+    await processes.prepare()
 
 
+@pytest.mark.drill
+async def test_gone_though_the_connections_are_cut(processes: Processes) -> None:
+    """In the midst of it: what is missed is not taken for nothing."""
+    await processes.prepare()
+
+    async def change() -> None:
+        assert await processes.sql(f"BEGIN; {CUT}; {REVOKE}; COMMIT") == "2"
+
+    late = await _refused_a_second_after(processes, change)
+    assert {answer.status for answer in late} == {401}
+    await processes.prepare()
+
+
+@pytest.mark.drill
+async def test_gone_though_one_lock_service_is_killed(processes: Processes) -> None:
+    """The other one tells it."""
+    await processes.prepare()
+
+    async def change() -> None:
+        await asyncio.to_thread(processes.kill_locks, 1)
+        await processes.sql(REVOKE)
+
+    late = await _refused_a_second_after(processes, change)
+    processes.start_locks(1)
+    assert {answer.status for answer in late} == {401}
+    await processes.prepare()
+
+
+@pytest.mark.drill
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-async def test_nobody_is_let_in_where_no_lock_service_answers(site: Site, end: str) -> None:
+async def test_nobody_is_let_in_where_no_lock_service_answers(processes: Processes, end: str) -> None:
     """A revocation may have been; when they answer again, all goes on."""
-    await site.prepare()
+    await processes.prepare()
 
     async def change() -> None:
         if end == "killed":
-            await asyncio.gather(*(asyncio.to_thread(site.kill_locks, number) for number in range(2)))
-        await site.sql(REVOKE)
+            await asyncio.gather(*(asyncio.to_thread(processes.kill_locks, number) for number in range(2)))
+        await processes.sql(REVOKE)
 
-    with standing_still(process.pid for process in site.locks.values() if end == "stopped"):
-        late = await _refused_a_second_after(site, change)
+    with standing_still(process.pid for process in processes.locks.values() if end == "stopped"):
+        late = await _refused_a_second_after(processes, change)
     if end == "killed":
         for number in range(2):
-            site.start_locks(number)
+            processes.start_locks(number)
     assert 200 not in {answer.status for answer in late}
-    await site.prepare()
+    await processes.prepare()
 
 
-async def test_nobody_is_let_in_while_postgres_stands_still(site: Site) -> None:
+@pytest.mark.drill
+async def test_nobody_is_let_in_while_postgres_stands_still(processes: Processes) -> None:
     """Nothing can be asked, and nothing is answered from memory for longer than a second."""
-    await site.prepare()
-    processes = await site.postgres.processes()
+    await processes.prepare()
+    server = await processes.postgres.processes()
     with ExitStack() as held:
 
         async def change() -> None:
-            held.enter_context(standing_still(processes))
+            held.enter_context(standing_still(server))
 
-        late = await _refused_a_second_after(site, change)
+        late = await _refused_a_second_after(processes, change)
     assert 200 not in {answer.status for answer in late}
-    await site.prepare()
+    await processes.prepare()
