@@ -1,19 +1,49 @@
 """Calls over TCP: spread over replicas, and through what happens to networks and processes."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import grpc
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
 from services.common.errors import Unavailable
+from services.common.rpc import options
 from tests.support.black_hole import black_hole
 from tests.support.name_server import name_server
-from tests.support.replica import REPEATABLE, calling, serving
+from tests.support.replica import REPEATABLE, Caller, calling, serving
 from tests.support.waiting import STEP_SECONDS, until
 
-# So long a connection is silent in the drills of an operator; its end is noticed after 7.
-_CUT_SECONDS = 8
+Outage = Callable[[Caller], Awaitable[None]]
+
+
+@pytest.fixture
+def quick_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels that notice a dead connection after a fifth of the usual time."""
+    quick = [
+        (name, value // 5 if "keepalive_time" in name or "ping_timeout" in name else value)
+        for name, value in options._REMOTE_CHANNEL
+    ]
+    assert quick != options._REMOTE_CHANNEL
+    monkeypatch.setattr(options, "_REMOTE_CHANNEL", quick)
+
+
+@pytest.fixture(params=["noticed", pytest.param("for 8 seconds", marks=pytest.mark.drill)])
+def outage(request: pytest.FixtureRequest) -> Outage:
+    """A wait until a dead connection is noticed; as a drill, for as long as the network of an operator may be cut."""
+    if request.param == "noticed":
+        request.getfixturevalue("quick_keepalive")
+        return _noticed
+
+    async def lasts(_caller: Caller) -> None:
+        # A dead connection is noticed after 7.
+        await asyncio.sleep(8)
+
+    return lasts
+
+
+async def _noticed(caller: Caller) -> None:
+    await until(lambda: caller.peer.channel.get_state() is not grpc.ChannelConnectivity.READY, "it is noticed")
 
 
 async def test_all_replicas_of_a_name_are_called() -> None:
@@ -77,7 +107,7 @@ async def test_a_stream_outlives_its_connections_age() -> None:
     assert received == [b"1", b"2"]
 
 
-async def test_a_network_that_is_cut_for_8_seconds_is_not_seen() -> None:
+async def test_a_network_that_is_cut_for_8_seconds_is_not_seen(outage: Outage) -> None:
     """A call that went into a black hole is made again once the network is back, within its deadline of 12 s."""
     async with (
         serving("127.0.0.1:0") as (_, server),
@@ -87,13 +117,13 @@ async def test_a_network_that_is_cut_for_8_seconds_is_not_seen() -> None:
         await caller.ask()
         hole.cut()
         call = asyncio.create_task(caller.ask())
-        await asyncio.sleep(_CUT_SECONDS)
+        await outage(caller)
         hole.mend()
         assert await call == "only"
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
-async def test_only_what_is_repeatable_is_made_again(*, repeatable: bool) -> None:
+async def test_only_what_is_repeatable_is_made_again(outage: Outage, *, repeatable: bool) -> None:
     """A call that took effect, and whose answer was lost, is repeated where that does no harm, else it fails."""
     async with (
         serving("127.0.0.1:0") as (replica, server),
@@ -104,7 +134,7 @@ async def test_only_what_is_repeatable_is_made_again(*, repeatable: bool) -> Non
         hole.cut(answers_only=True)
         call = asyncio.create_task(caller.ask())
         await until(lambda: replica.calls == 2, "the call takes effect")
-        await asyncio.sleep(_CUT_SECONDS)
+        await outage(caller)
         hole.mend()
         if repeatable:
             assert await call == "only"
@@ -114,6 +144,7 @@ async def test_only_what_is_repeatable_is_made_again(*, repeatable: bool) -> Non
         assert replica.calls == (3 if repeatable else 2)
 
 
+@pytest.mark.usefixtures("quick_keepalive")
 async def test_a_connection_that_died_unused_is_noticed() -> None:
     """A service that goes on after hours of silence does not begin with a call into nowhere."""
     async with (
@@ -123,4 +154,4 @@ async def test_a_connection_that_died_unused_is_noticed() -> None:
     ):
         await caller.ask()
         hole.cut()
-        await until(lambda: caller.peer.channel.get_state() is not grpc.ChannelConnectivity.READY, "it is noticed")
+        await _noticed(caller)

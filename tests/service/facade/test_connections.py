@@ -205,7 +205,7 @@ async def test_a_refused_body_that_is_drained_takes_no_place(place: Place) -> No
 async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
     """It gets no more than fits on the way, and never something that looks whole."""
     inner = place.inner
-    data = content("unread", 40 * MIB)
+    data = content("unread", 20 * MIB)
     oid = await inner.storage.write(place.repository_id, data)
     async with (
         inner.running_facade(body_idle_seconds=0.5, requests_in_flight=1) as facade,
@@ -224,7 +224,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
 async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
     """Storage is not read for nobody."""
     inner = place.inner
-    data = content("left", 40 * MIB)
+    data = content("left", 20 * MIB)
     oid = await inner.storage.write(place.repository_id, data)
     async with (
         inner.running_facade(requests_in_flight=1) as facade,
@@ -387,7 +387,7 @@ async def test_silent_connections_end(inner: Inner) -> None:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert (await raw.answer(reader))[0] == 200
                 # Longer than a head may take.
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.6)
             writer.write(b"\r\n")
             async with asyncio.timeout(STEP_SECONDS):
                 assert await reader.read() == b"", "an empty line begins no second wait without end"

@@ -1,15 +1,15 @@
 """Twenty kinds of refusal, each made for real over HTTP, and what an administrator is told about them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import NotFound, Reason
+from services.database.engine import create_engine
 from tests.service.facade.conftest import Place
 from tests.support.http import basic, content, oid_of
 from tests.support.locks import refused
@@ -79,11 +79,12 @@ async def revoked_token(case: Refusal) -> httpx.Response:
 
 async def expired_token(case: Refusal) -> httpx.Response:
     """Expired token."""
-    request = admin.CreateTokenRequest(user_name="bob", name=case.request_id)
-    request.expires_at.FromDatetime(datetime.now(UTC) + timedelta(seconds=1))
-    secret = (await case.call("CreateToken", request)).secret
-    # Time is the rule here.
-    await asyncio.sleep(1.1)
+    secret = await case.inner.locks.add_token("bob", case.request_id)
+    engine = create_engine(case.inner.locks.database_url, schema="locks", pool_size=1)
+    async with engine.begin() as connection:
+        statement = text("UPDATE tokens SET expires_at = now() WHERE name = :name")
+        await connection.execute(statement, {"name": case.request_id})
+    await engine.dispose()
     return await case.batch(secret)
 
 
@@ -185,9 +186,15 @@ async def action_of_an_ended_access(case: Refusal) -> httpx.Response:
         [entry] = answer.json()["objects"]
     action = entry["actions"]["upload"]
     await case.call("RevokeToken", admin.RevokeTokenRequest(user_name="alice", name=case.request_id))
+    answers: list[httpx.Response] = []
+
+    async def is_refused() -> bool:
+        answers.append(await case.send("PUT", action["href"], None, headers=action["header"], content=data))
+        return answers[-1].is_error
+
     # The facade hears of it within a second.
-    await asyncio.sleep(1.0)
-    return await case.send("PUT", action["href"], None, headers=action["header"], content=data)
+    await until(is_refused)
+    return answers[-1]
 
 
 async def no_route(case: Refusal) -> httpx.Response:

@@ -43,7 +43,7 @@ async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path
             batch = asyncio.create_task(alice.batch("download", (oid, len(data))))
             put = asyncio.create_task(alice.put(upload, more, len(more)))
             # The length of the outage.
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.3)
             assert [task.done() for task in (rest, batch, put)] == [False] * 3
             async with running_storage(database_url, tmp_path):
                 received.append(await asyncio.wait_for(rest, STEP_SECONDS))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -27,11 +28,11 @@ class Unread:
     data: bytes
 
 
-@pytest.fixture
-async def unread(inner: Inner) -> AsyncIterator[Unread]:
-    """For clients that may not read for half a second."""
+@asynccontextmanager
+async def _unread(inner: Inner, idle_seconds: float) -> AsyncIterator[Unread]:
+    """Run a facade for clients that may not read for so long."""
     data = content("unread", SIZE)
-    async with inner.running_facade(shared_storage_path=inner.storage.root, body_idle_seconds=IDLE_SECONDS) as facade:
+    async with inner.running_facade(shared_storage_path=inner.storage.root, body_idle_seconds=idle_seconds) as facade:
         place = await new_place(facade, inner)
         oid = await inner.storage.write(place.repository_id, data)
         async with place.client() as alice:
@@ -40,26 +41,27 @@ async def unread(inner: Inner) -> AsyncIterator[Unread]:
         yield Unread(facade, action, data)
 
 
-async def test_a_client_that_reads_no_answers_is_cut_off(unread: Unread) -> None:
+async def test_a_client_that_reads_no_answers_is_cut_off(inner: Inner) -> None:
     """A client that reads nothing must not hold memory or places, whether it has asked for more or not."""
-    async with raw.connected(unread.facade) as (reader, writer):
+    idle_seconds = 0.2
+    async with _unread(inner, idle_seconds) as unread, raw.connected(unread.facade) as (reader, writer):
         # Before it reads anything, asyncio takes in a few MiB.
         for _ in range(MANY):
             writer.write(raw.head(unread.action, "GET"))
         reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way, which it does not type
         # The client's silence.
-        await asyncio.sleep(4 * IDLE_SECONDS)
+        await asyncio.sleep(4 * idle_seconds)
         reader._transport.resume_reading()  # type: ignore[attr-defined] # see above
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(MANY * SIZE), STEP_SECONDS)
 
 
-async def test_a_client_that_reads_slowly_gets_all(unread: Unread) -> None:
-    """However long it takes."""
-    async with raw.connected(unread.facade) as (reader, writer):
+async def test_a_client_that_reads_slowly_gets_all(inner: Inner) -> None:
+    """A client that reads again and again is not silent, however long the whole takes."""
+    async with _unread(inner, IDLE_SECONDS) as unread, raw.connected(unread.facade) as (reader, writer):
         for _ in range(MANY):
             writer.write(raw.head(unread.action, "GET"))
-        for _ in range(MANY):
+        for number in range(MANY):
             assert (await raw.answer(reader))[::2] == (200, unread.data)
-            # The client's slowness.
-            await asyncio.sleep(IDLE_SECONDS / 5)
+            # The client's slowness, for three times as long as a silent one may stay.
+            await asyncio.sleep(IDLE_SECONDS / 5 if number < 15 else 0)

@@ -582,7 +582,7 @@ async def test_invented_tokens_cost_the_budget_and_honest_people_work_on(
 
 async def test_away_for_a_while(postgres: TestPostgres, tmp_path: Path, gitea: StubForge) -> None:
     """Roles known before go on as long as the setting says; others wait; and nobody gets in who should not."""
-    limits = {**LIMITS, "forge_stale_seconds": 4.0}
+    limits = {**LIMITS, "forge_granted_seconds": 1.0, "forge_stale_seconds": 4.0}
     async with running_locks(await postgres.create_database(), tmp_path, limits=limits) as service:
         repository = await _tie(service, gitea)
         gitea.add("known", "token", "write")
