@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,7 +106,8 @@ async def running_postgres() -> AsyncIterator[TestPostgres]:
     with temporary_folder() as parent:
         folder = parent / "postgres"
         await asyncio.to_thread(copy_prepared, "cluster", lambda new: asyncio.run(_make_cluster(new)), folder)
-        async with _running(_cluster(folder)) as server:
+        # Nobody reads the data afterwards, and to write all of it to disk takes a minute after a whole run.
+        async with _running(_cluster(folder), end=signal.SIGQUIT) as server:
             yield server
 
 
@@ -117,7 +119,7 @@ async def _make_cluster(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def _running(postgres: EmbeddedPostgres) -> AsyncIterator[TestPostgres]:
+async def _running(postgres: EmbeddedPostgres, *, end: signal.Signals = STOP_SIGNAL) -> AsyncIterator[TestPostgres]:
     await postgres.prepare()
     with (postgres.data.parent / "log").open("wb") as log:
         server = await asyncio.create_subprocess_exec(
@@ -130,5 +132,5 @@ async def _running(postgres: EmbeddedPostgres) -> AsyncIterator[TestPostgres]:
         await postgres.wait_ready()
         yield TestPostgres(postgres)
     finally:
-        server.send_signal(STOP_SIGNAL)
+        server.send_signal(end)
         await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)
