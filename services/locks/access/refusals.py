@@ -151,7 +151,7 @@ class Refused:
 class _Budget:
     """A token bucket."""
 
-    def __init__(self, per_second: float, burst: float = _BURST) -> None:
+    def __init__(self, per_second: float, burst: float) -> None:
         self._per_second, self._burst = per_second, burst
         self._left, self._at = burst, time.monotonic()
 
@@ -169,8 +169,8 @@ class _Budgets:
     """The rates of callers without a credential, of unknown credentials, of all users together, and of each user."""
 
     def __init__(self) -> None:
-        self._anonymous, self._unknown = _Budget(_ANONYMOUS_PER_SECOND), _Budget(_UNKNOWN_PER_SECOND)
-        self._users = _Budget(_USERS_PER_SECOND)
+        self._anonymous, self._unknown = _Budget(_ANONYMOUS_PER_SECOND, _BURST), _Budget(_UNKNOWN_PER_SECOND, _BURST)
+        self._users = _Budget(_USERS_PER_SECOND, _BURST)
         # The user who was refused last is the last.
         self._by_user: OrderedDict[int | str | bytes, _Budget] = OrderedDict()
 

@@ -54,6 +54,11 @@ async def service(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 async def team(service: RunningLocks) -> Team:
     """A repository and two users that no other test has."""
+    return await new_team(service)
+
+
+async def new_team(service: RunningLocks) -> Team:
+    """Make a repository and two users."""
     number = next(_numbers)
     repository = f"studio/film-{number}"
     alice, bob = f"alice-{number}", f"bob-{number}"

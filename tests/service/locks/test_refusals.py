@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from services.common.errors import NotFound, PermissionDenied, ServiceError, Una
 from services.common.observability import request_id
 from services.database.engine import create_engine
 from services.database.transactions import Database
+from services.locks.access import refusals
 from services.locks.locking.retention import delete_expired
-from tests.service.locks.conftest import Team
+from tests.service.locks.conftest import Team, new_team
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import until
@@ -25,19 +27,32 @@ from tests.support.waiting import until
 _TEXTS = ("request_id", "reason", "message", "rule", "source", "user_name", "repository", "permission", "ref")
 
 
-@pytest.fixture
-async def service(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[RunningLocks]:
-    """A lock service for each test, because the rates of refusals are those of a service."""
-    async with running_locks(await postgres.create_database(), tmp_path) as running:
-        yield running
+@asynccontextmanager
+async def _database(service: RunningLocks) -> AsyncIterator[Database]:
+    database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
+    yield database
+    await database.close()
 
 
 @pytest.fixture
 async def database(service: RunningLocks) -> AsyncIterator[Database]:
     """The service's database."""
-    database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
-    yield database
-    await database.close()
+    async with _database(service) as database:
+        yield database
+
+
+BURST, BURST_OF_USER = 60, 20
+
+
+@pytest.fixture
+async def flooded(
+    postgres: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[RunningLocks, Team, Database]]:
+    """A lock service that records a tenth of the usual refusals, because its rates are for all of its callers."""
+    monkeypatch.setattr(refusals, "_BURST", float(BURST))
+    monkeypatch.setattr(refusals, "_BURST_OF_USER", float(BURST_OF_USER))
+    async with running_locks(await postgres.create_database(), tmp_path) as service, _database(service) as database:
+        yield service, await new_team(service), database
 
 
 async def rows(database: Database, statement: str, **values: object) -> Sequence[Any]:
@@ -78,10 +93,9 @@ def _check(team: Team, user: int, *, repository: str = "", ref: str = "") -> acc
     return access.CheckAccessRequest(user_id=user, repository=wanted, ref=ref, permission=access.PERMISSION_WRITE)
 
 
-async def test_a_flood_of_strangers_takes_nothing_from_users(
-    service: RunningLocks, team: Team, database: Database
-) -> None:
+async def test_a_flood_of_strangers_takes_nothing_from_users(flooded: tuple[RunningLocks, Team, Database]) -> None:
     """Neither from callers without a grant, nor from the owner of a token that was revoked."""
+    service, team, database = flooded
     secret = await service.add_token(team.alice_name)
     revoke = admin.RevokeTokenRequest(user_name=team.alice_name, name="laptop")
     await service.admin_peer.call(service.admin.RevokeToken, revoke)
@@ -93,8 +107,8 @@ async def test_a_flood_of_strangers_takes_nothing_from_users(
         unknown = access.AuthenticateRequest(token=f"tp_{number}" + "x" * 10_000)
         await ask(service, service.access.Authenticate, unknown, "flood")
 
-    for start in range(0, 700, 50):
-        await asyncio.gather(*map(flood, range(start, start + 50)))
+    for start in range(0, 2 * BURST, 40):
+        await asyncio.gather(*map(flood, range(start, start + 40)))
     await ask(service, service.access.Authenticate, access.AuthenticateRequest(token=secret), "honest-owner")
     await ask(service, service.access.CheckAccess, _check(team, outsider), "honest-outsider")
 
@@ -105,25 +119,24 @@ async def test_a_flood_of_strangers_takes_nothing_from_users(
     stored = await rows(database, "SELECT source, count(*) FROM refusals WHERE request_id = 'flood' GROUP BY 1")
     counts = {source: count for source, count in stored}  # noqa: C416 - rows are no pairs for mypy
     assert counts.keys() == {"anonymous", "unknown"}, "one kind of stranger takes nothing from the other"
-    assert all(500 <= count < 700 for count in counts.values())
+    assert all(BURST <= count < 2 * BURST for count in counts.values())
     widest = ", ".join(f"max(octet_length({name}))" for name in _TEXTS)
     [sizes] = await rows(database, f"SELECT {widest} FROM refusals")  # noqa: S608 - names of columns
     assert max(sizes) <= 500
 
 
-async def test_a_flood_of_one_user_takes_nothing_from_others(
-    service: RunningLocks, team: Team, database: Database
-) -> None:
+async def test_a_flood_of_one_user_takes_nothing_from_others(flooded: tuple[RunningLocks, Team, Database]) -> None:
     """A program that repeats what it may not is no reason for others to know less."""
+    service, team, database = flooded
     loud = await service.add_user(f"loud-{team.repository_id}")
     quiet = await service.add_user(f"quiet-{team.repository_id}")
-    for _ in range(6):
-        await asyncio.gather(*(ask(service, service.access.CheckAccess, _check(team, loud), "loud") for _ in range(50)))
+    flood = [ask(service, service.access.CheckAccess, _check(team, loud), "loud") for _ in range(3 * BURST_OF_USER)]
+    await asyncio.gather(*flood)
     await ask(service, service.access.CheckAccess, _check(team, quiet), "quiet")
     [record] = await explanation(service, "quiet")
     assert record.user_name == f"quiet-{team.repository_id}"
     [(count,)] = await rows(database, "SELECT count(*) FROM refusals WHERE request_id = 'loud'")
-    assert 100 <= count < 200
+    assert BURST_OF_USER <= count < 2 * BURST_OF_USER
 
 
 async def test_wide_grants_are_cut(service: RunningLocks, team: Team, database: Database) -> None:
