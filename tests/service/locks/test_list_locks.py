@@ -232,7 +232,7 @@ async def test_what_was_locked_before_is_always_there(service: RunningLocks, tea
     """However many ask for the same page in that moment."""
 
     async def come_and_go(number: int) -> None:
-        for turn in range(20):
+        for turn in range(6):
             lock = await service.create(team.repository_id, team.alice, f"{number}/{turn}")
             assert lock in (await service.list(team.repository_id, limit=100)).locks
             assert lock in (await service.verify(team.repository_id, team.alice, limit=100)).ours

@@ -44,6 +44,14 @@ async def service(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFacto
         yield running
 
 
+@pytest.fixture(autouse=True)
+async def own_hooks(service: RunningLocks) -> AsyncIterator[None]:
+    """Hooks of one test alone: deliveries to receivers that are gone would be tried again all the time."""
+    yield
+    for hook in (await service.admin_peer.call(service.admin.ListHooks, admin.ListHooksRequest())).hooks:
+        await service.admin_peer.call(service.admin.DeleteHook, admin.DeleteHookRequest(id=hook.id))
+
+
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     """A receiver that accepts everything."""
@@ -176,25 +184,24 @@ async def test_two_services_deliver_nothing_twice(
     async with _replica(service, tmp_path) as second:
 
         async def lock_and_unlock(running: RunningLocks, repository_id: int) -> None:
-            for number in range(10):
+            for number in range(4):
                 lock = await running.create(repository_id, team.alice, f"{running.address}/{number}")
                 await running.delete(repository_id, team.alice, lock.id)
 
         both = itertools.product((service, second), repositories)
         await asyncio.gather(*(lock_and_unlock(*each) for each in both))
-        await until(lambda: len(receiver.requests) >= 240)
-        await _all_delivered(service, hook.id, 240)
+        await until(lambda: len(receiver.requests) >= 96)
+        await _all_delivered(service, hook.id, 96)
         deliveries = await _deliveries(service, hook.id)
-    assert len(deliveries) == 240
-    assert len({request.id for request in receiver.requests}) == len(receiver.requests) == 240
+    assert len(deliveries) == 96
+    assert len({request.id for request in receiver.requests}) == len(receiver.requests) == 96
     assert {delivery.attempts for delivery in deliveries} == {1}
     by_path: dict[tuple[int, str], list[str]] = {}
     for request in receiver.requests:
         data = request.json["data"]
         by_path.setdefault((data["repository"]["id"], data["lock"]["path"]), []).append(request.json["type"])
-    assert len(by_path) == 120
+    assert len(by_path) == 48
     assert {tuple(types) for types in by_path.values()} == {("lock.created", "lock.released")}
-    await service.admin_peer.call(service.admin.DeleteHook, admin.DeleteHookRequest(id=hook.id))
 
 
 async def test_a_killed_service_is_followed_by_another(
@@ -279,7 +286,6 @@ async def test_order_is_kept_while_an_earlier_one_is_repeated(
     await _all_delivered(service, hook.id, 4)
     paths = [path for path in receiver.paths if path != "elsewhere"]
     assert paths == [*(len(paths) - 2) * ["first"], "second", "third"]
-    await service.admin_peer.call(service.admin.DeleteHook, admin.DeleteHookRequest(id=hook.id))
 
 
 async def test_a_slow_receiver_holds_up_no_other(service: RunningLocks, team: Team, receiver: Receiver) -> None:
@@ -299,7 +305,6 @@ async def test_a_slow_receiver_holds_up_no_other(service: RunningLocks, team: Te
     assert len(receiver.requests) == 4
     receiver.may_answer.set()
     await _all_delivered(service, slow.id, 9)
-    await service.admin_peer.call(service.admin.DeleteHook, admin.DeleteHookRequest(id=slow.id))
 
 
 async def test_gone_disables_a_hook(
