@@ -13,7 +13,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.errors import Reason, Unauthenticated
 from tests.service.facade.inner_failures import check_error, running_scripted
-from tests.service.facade.test_remembered_access import Watched
+from tests.service.facade.test_access_cache import Watched
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.waiting import STEP_SECONDS, until
 
