@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -29,9 +29,10 @@ class _Line:
 class LoginQueue:
     """A queue for each address: at most `most` requests are in it, and each waits for up to `wait_seconds`."""
 
-    def __init__(self, most: int, wait_seconds: float) -> None:
+    def __init__(self, most: int, wait_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._wait_seconds = wait_seconds
+        self._clock = clock
         self._lines: dict[str, _Line] = {}
 
     @asynccontextmanager
@@ -51,7 +52,7 @@ class LoginQueue:
             try:
                 yield
             finally:
-                line.next_at = time.monotonic() + _RETRY_SECONDS
+                line.next_at = self._clock() + _RETRY_SECONDS
                 line.turn.release()
         finally:
             line.waiting -= 1
@@ -65,7 +66,7 @@ class LoginQueue:
         except TimeoutError as error:
             raise logins_limited(_REFUSAL, 1) from error
         try:
-            await asyncio.sleep(max(0.0, line.next_at - time.monotonic()))
+            await asyncio.sleep(max(0.0, line.next_at - self._clock()))
         except BaseException:
             line.turn.release()
             raise

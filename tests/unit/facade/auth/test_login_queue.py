@@ -2,14 +2,15 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from itertools import pairwise
 
 import pytest
 
 from services.common.errors import ResourceExhausted
-from services.facade.auth import login_queue
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.web.error_reasons import HttpReason
 from tests.support.loop import settled
+from tests.support.virtual_time import Clock, run_in_virtual_time
 
 A, B = "192.0.2.1", "192.0.2.2"
 
@@ -33,23 +34,48 @@ async def test_one_address_has_one_turn_at_a_time() -> None:
     assert queue._lines == {}
 
 
-async def test_a_long_line_takes_nobody_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_takes_nobody_more() -> None:
     """A caller beyond the line's length or waiting time is told when to retry, and the others get their turns."""
-    monkeypatch.setattr(login_queue, "_REFUSAL_SECONDS", 0.05)
-    queue, short = LoginQueue(1, 60.0), LoginQueue(2, 0.01)
-    async with AsyncExitStack() as stack:
-        for each in (queue, short):
-            await stack.enter_async_context(each.turn(A))
-        for each in (queue, short):
-            with pytest.raises(ResourceExhausted) as caught:
+
+    async def ask(clock: Clock) -> list[float]:
+        full, short = LoginQueue(1, 60.0, clock=clock), LoginQueue(2, 5.0, clock=clock)
+        refused_at = []
+        async with AsyncExitStack() as stack:
+            for each in (full, short):
                 await stack.enter_async_context(each.turn(A))
-            assert caught.value.reason == HttpReason.LOGINS_LIMITED
-            assert int(caught.value.metadata["retry_after"]) > 0
-            async with each.turn(B):
+            for each in (full, short):
+                began = clock()
+                with pytest.raises(ResourceExhausted) as caught:
+                    await stack.enter_async_context(each.turn(A))
+                assert caught.value.reason == HttpReason.LOGINS_LIMITED
+                assert int(caught.value.metadata["retry_after"]) > 0
+                refused_at.append(clock() - began)
+                async with each.turn(B):
+                    pass
+        for each in (full, short):
+            async with each.turn(A):
                 pass
-    for each in (queue, short):
-        async with each.turn(A):
-            pass
+        return refused_at
+
+    # A client that is refused at once would come back at once.
+    assert run_in_virtual_time(ask) == pytest.approx([1.0, 5.0])
+
+
+def test_turns_of_an_address_are_few_a_second() -> None:
+    """A flood leaves time between its checks for those of other addresses."""
+
+    async def ask(clock: Clock) -> list[float]:
+        queue, began = LoginQueue(8, 60.0, clock=clock), []
+
+        async def work() -> None:
+            async with queue.turn(A):
+                began.append(clock())
+
+        await asyncio.gather(*(work() for _ in range(8)))
+        return began
+
+    began = run_in_virtual_time(ask)
+    assert [later - earlier for earlier, later in pairwise(began)] == pytest.approx([0.02] * 7)
 
 
 async def test_who_gives_up_leaves_the_line() -> None:
