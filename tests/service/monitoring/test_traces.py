@@ -146,16 +146,15 @@ async def test_a_collector_that_is_away_holds_nothing_up(postgres: TestPostgres,
 @pytest.mark.parametrize(
     ("service", "absent"),
     [
-        ("storage", "opentelemetry"),
-        ("locks", "opentelemetry"),
+        ("storage", ["opentelemetry"]),
+        ("locks", ["opentelemetry"]),
         # FastAPI imports the API; that alone does nothing.
-        ("facade", "opentelemetry.sdk"),
-        ("facade", "opentelemetry.exporter"),
+        ("facade", ["opentelemetry.sdk", "opentelemetry.exporter"]),
     ],
 )
-async def test_nothing_is_imported_while_traces_are_off(service: str, absent: str) -> None:
+async def test_nothing_is_imported_while_traces_are_off(service: str, absent: list[str]) -> None:
     """No module of a service loads the OpenTelemetry SDK while traces are off, so that they cost nothing."""
-    program = f"import sys, services.{service}.__main__; sys.exit({absent!r} in sys.modules)"
+    program = f"import sys, services.{service}.__main__; sys.exit(any(name in sys.modules for name in {absent!r}))"
     result = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=False)
     assert result.returncode == 0
 
