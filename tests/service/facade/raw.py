@@ -16,16 +16,16 @@ MIB = 1024**2
 @asynccontextmanager
 async def connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Connect to a facade; a client that does not read takes in 10 MiB at the most."""
-    connection = socket.socket()
-    # The kernel would take in 32 MiB, and an object that is to be left unread would have to be larger.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
-    connection.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(connection, facade.address)
-    reader, writer = await asyncio.open_connection(sock=connection, limit=4 * MIB)
-    try:
-        yield reader, writer
-    finally:
-        await streams.end([writer])
+    with socket.socket() as connection:
+        # The kernel would take in 32 MiB, and an object that is to be left unread would have to be larger.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, facade.address)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=4 * MIB)
+        try:
+            yield reader, writer
+        finally:
+            await streams.end([writer])
 
 
 def head(action: Action, method: str, **headers: str) -> bytes:

@@ -37,6 +37,13 @@ async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
         yield tab
 
 
+@pytest.fixture(scope="module")
+async def behind_proxy(inner: Inner) -> AsyncIterator[RunningFacade]:
+    """A facade that trusts this host as its proxy."""
+    async with inner.running_facade(trusted_proxies="127.0.0.1") as running:
+        yield running
+
+
 AWAY = [
     "//evil.example",
     "///evil.example",
@@ -83,9 +90,11 @@ async def test_no_address_leads_off_the_site(place: Place, stranger: Tab, there:
 
 
 @pytest.mark.parametrize("there", AWAY)
-async def test_no_address_leads_off_the_site_behind_a_prefix(inner: Inner, there: str) -> None:
-    """Nor to what another program serves at the same host."""
-    async with inner.running_facade(trusted_proxies="127.0.0.1") as facade, Tab(facade.origin) as tab:
+async def test_no_address_leads_off_the_site_behind_a_prefix(
+    inner: Inner, behind_proxy: RunningFacade, there: str
+) -> None:
+    """Behind a prefix, no address leads to what another program serves at the same host."""
+    async with Tab(behind_proxy.origin) as tab:
         fields = {"token": inner.tokens["alice"], "next": there}
         answer = await tab.send("/-/sign-in", fields, origin="https://lfs.example.org", **PROXY)
         assert answer.status_code == 303
@@ -93,10 +102,10 @@ async def test_no_address_leads_off_the_site_behind_a_prefix(inner: Inner, there
         assert urlsplit(urljoin("https://lfs.example.org/lfs/", answer.headers["location"])).netloc == "lfs.example.org"
 
 
-async def test_links_behind_a_prefix(inner: Inner) -> None:
+async def test_links_behind_a_prefix(inner: Inner, behind_proxy: RunningFacade) -> None:
     """All links and forms have the prefix that the proxy strips, and the form of the outer origin is accepted."""
-    async with inner.running_facade(trusted_proxies="127.0.0.1") as facade, Tab(facade.origin) as tab:
-        place = await new_place(facade, inner)
+    async with Tab(behind_proxy.origin) as tab:
+        place = await new_place(behind_proxy, inner)
         answer = await tab.get(f"/{place.name}/locks", **PROXY)
         assert answer.headers["location"].startswith("/lfs/-/sign-in?next=")
         await tab.sign_in(inner.tokens["alice"])
