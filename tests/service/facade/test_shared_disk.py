@@ -49,18 +49,19 @@ class Shared:
 
     def open_files(self, data: bytes) -> list[str]:
         """Return which files of an object the facade has open."""
-        found = []
+        oid, found = oid_of(data), []
         for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
             try:
                 found.append(str(link.readlink()))
             except FileNotFoundError:
                 continue
-        return [path for path in found if oid_of(data) in path]
+        return [path for path in found if oid in path]
 
     def lines(self, data: bytes) -> list[dict[str, Any]]:
         """Return the log lines of an object's downloads."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line for line in lines if line.get("path", "").endswith(oid_of(data)) and line["method"] == "GET"]
+        oid = oid_of(data)
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if oid in line]
+        return [line for line in lines if line.get("path", "").endswith(oid) and line["method"] == "GET"]
 
 
 async def _action(place: Place, oid: str, size: int) -> Action:
