@@ -106,7 +106,7 @@ async def running_postgres() -> AsyncIterator[TestPostgres]:
     with temporary_folder() as parent:
         folder = parent / "postgres"
         await asyncio.to_thread(copy_prepared, "cluster", lambda new: asyncio.run(_make_cluster(new)), folder)
-        # Nobody reads the data afterwards, and to write all of it to disk takes a minute after a whole run.
+        # Nobody reads the data afterwards, and to write all of it takes long after a whole run.
         async with _running(_cluster(folder), end=signal.SIGQUIT) as server:
             yield server
 

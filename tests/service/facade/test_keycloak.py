@@ -23,6 +23,8 @@ pytestmark = pytest.mark.drill
 
 __all__ = ["browser", "terminal"]
 
+pytestmark = pytest.mark.drill
+
 
 @pytest.fixture(scope="session")
 async def keycloak(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keycloak]:
