@@ -74,7 +74,7 @@ FAULTS = (
         "size = excluded.size, used_at = now()\n            WHERE held.removed_at IS NULL\n",
         "size = excluded.size, used_at = now()\n",
         "An object that was removed from a repository does not come back by an upload.",
-        ("service/storage/test_write.py", "service/storage/test_removal.py", "service/storage/test_journal.py"),
+        ("service/storage/test_write.py", "service/storage/test_delete.py", "service/storage/test_journal.py"),
     ),
     Fault(
         "append-lease",
@@ -139,7 +139,7 @@ FAULTS = (
         "            if not await objects.may_delete(connection):\n                return None\n",
         "",
         "No blob is deleted while a backup runs.",
-        ("service/storage/test_removal.py", "service/backup/test_hold.py"),
+        ("service/storage/test_delete.py", "service/backup/test_hold.py"),
     ),
     Fault(
         "quota-held-reservations",
@@ -163,6 +163,6 @@ FAULTS = (
         "        if moved.total >= limit:\n",
         "        if moved.total > limit:\n",
         "A repository that has moved exactly its bytes of the day moves no more.",
-        ("service/storage/test_traffic.py",),
+        ("service/storage/test_bandwidth.py",),
     ),
 )

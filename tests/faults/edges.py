@@ -41,7 +41,7 @@ FAULTS = (
         '    scope = "" if token.startswith(TOKEN_PREFIX) else repository\n',
         '    scope = ""\n',
         "The owner of a forge's credential is remembered for the repository of that forge only.",
-        ("service/facade/test_remembered_access.py", "protocol/test_forge_tokens.py"),
+        ("service/facade/test_access_cache.py", "protocol/test_forge_tokens.py"),
     ),
     Fault(
         "remembered-past-change",
@@ -105,7 +105,7 @@ FAULTS = (
         "place is None or not self._removals.allow(place) or not",
         "place is None or not",
         "A facade reads no object from the disk that may have been removed since the batch.",
-        ("service/facade/test_removals.py", "service/facade/test_known_places.py"),
+        ("service/facade/test_removals.py", "service/facade/test_object_locations.py"),
     ),
     Fault(
         "bandwidth-retry-after",
@@ -113,7 +113,7 @@ FAULTS = (
         "second=0, microsecond=0) + datetime.timedelta(days=1)",
         "second=0, microsecond=0) + datetime.timedelta(days=2)",
         "A client that is over the bytes of the day comes back at midnight.",
-        ("service/storage/test_traffic.py",),
+        ("service/storage/test_bandwidth.py",),
     ),
     Fault(
         "ssh-size-of-batch",

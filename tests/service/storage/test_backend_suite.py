@@ -29,7 +29,7 @@ async def _open_memory(_folder: Path) -> Backend:
 
 _LOCAL: dict[str, Callable[[Path], Awaitable[Backend]]] = {"disk": _open_disk, "memory": _open_memory}
 # The fixtures that open backends on real servers.
-_REMOTE = ("seaweedfs_backend", "azurite_backend")
+_REMOTE = ("seaweedfs_backend", pytest.param("azurite_backend", marks=pytest.mark.drill))
 
 
 @pytest.fixture(params=[*_LOCAL, *_REMOTE])

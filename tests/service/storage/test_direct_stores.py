@@ -26,6 +26,7 @@ from tests.support.waiting import STEP_SECONDS, until
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
 
 
+@pytest.mark.drill
 async def test_azure_signs_downloads(azurite: Azurite, database_url: SecretStr, tmp_path: Path) -> None:
     """With the account's key; uploads are relayed there, as Azure compares no SHA-256."""
     url = azurite.url(f"direct-{secrets.token_hex(4)}")

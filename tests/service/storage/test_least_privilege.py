@@ -32,6 +32,7 @@ def _sas(azurite: Azurite, permissions: str) -> str:
     return urlencode({"sp": permissions, "se": expiry, "sv": _VERSION, "sr": "c", "sig": signature})
 
 
+@pytest.mark.drill
 async def test_azure_takes_a_signature_for_one_container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read, write, delete and list is enough for whole objects, for those in parts, and to take both away."""
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")

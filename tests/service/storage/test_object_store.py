@@ -32,7 +32,7 @@ async def get(backend: ObjectStoreBackend, name: str, offset: int, length: int) 
         return b"".join([chunk async for chunk in stored.chunks(offset, length)])
 
 
-@pytest.fixture(params=["seaweedfs_backend", "azurite_backend"])
+@pytest.fixture(params=["seaweedfs_backend", pytest.param("azurite_backend", marks=pytest.mark.drill)])
 def factory(request: pytest.FixtureRequest) -> BackendFactory:
     """Return a factory of backends, for each real server."""
     made: BackendFactory = request.getfixturevalue(request.param)
@@ -181,6 +181,7 @@ async def test_discarded_while_it_is_read(factory: BackendFactory) -> None:
         await get(backend, name, 0, 1)
 
 
+@pytest.mark.drill
 async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
     """Blocks that were sent and never put together are gone after discard, and so is what was put in place."""
     prefix = secrets.token_hex(4)
