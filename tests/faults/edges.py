@@ -105,7 +105,7 @@ FAULTS = (
         "place is None or not self._removals.allow(place) or not",
         "place is None or not",
         "A facade reads no object from the disk that may have been removed since the batch.",
-        ("service/facade/test_removals.py", "service/facade/test_object_locations.py"),
+        ("service/facade/test_removal_feed.py", "service/facade/test_object_locations.py"),
     ),
     Fault(
         "bandwidth-retry-after",
