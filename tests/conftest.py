@@ -1,15 +1,20 @@
 """Fixtures that more than one folder of tests uses."""
 
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TypeAlias
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 from pydantic import SecretStr
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from tests.support import programs
@@ -20,6 +25,7 @@ from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 from tests.support.sources import ROOT
 
 _LONGEST_FIRST = ("stack", "e2e", "protocol", "service", "unit")
+_OWN_STACK = re.compile(r"\b(?:running_stack|running|new_stack|place)\(")
 
 # What a machine under load needs for an example says nothing of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,27 +58,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+class _ByStack(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """Keeps the tests of a file on one worker, and those of a folder that use the stack of the session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid.partition("::")[0])
+
+
+@cache
+def _group(file: str) -> str:
+    folder = Path(file).parent.name
+    shares = folder in {"e2e", "protocol"} and not _OWN_STACK.search((ROOT / file).read_text())
+    return folder if shares else file
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Give tests that share what is started to one worker."""
+    return _ByStack(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep tests that share what is started on one worker, begin with what takes longest, and choose the drills."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    """Begin with what takes longest, and choose the drills of a part."""
     items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
     if (part := config.getoption("--part")) is not None:
         number, count = map(int, part.split("/"))
         others = [item for item in items if crc32(item.nodeid.encode()) % count != number % count]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
-
-
-def _group(item: pytest.Item) -> str:
-    """Return the name of the tests that run on one worker: those of a session's stack, or of a file."""
-    path = item.path.relative_to(ROOT / "tests")
-    for fixture in ("stack", "small"):
-        # A file with a stack of its own overrides the session's.
-        if fixture in getattr(item, "fixturenames", ()) and not hasattr(getattr(item, "module", None), fixture):
-            return f"{path.parts[0]}-{fixture}"
-    return str(path)
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]
