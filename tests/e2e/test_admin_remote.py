@@ -56,7 +56,6 @@ def remote(database_url: SecretStr) -> Iterator[Remote]:
         "TOWPATH_LOCK_PAGE_DEFAULT": "2",
         "TOWPATH_LOCK_PAGE_MAX": "2",
     }
-    subprocess.run([*LOCKS, "migrate"], env=environment, check=True, timeout=STEP_SECONDS, stdout=subprocess.DEVNULL)
     made = subprocess.run(
         [*LOCKS, "bootstrap"], env=environment, check=True, timeout=STEP_SECONDS, stdout=subprocess.PIPE
     )

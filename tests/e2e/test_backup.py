@@ -115,6 +115,7 @@ async def test_nothing_is_overwritten(own: Stack, alice: Client, target: Path) -
     assert (await alice.download(oid_of(DATA["one"]), 1)).content == DATA["one"]
 
 
+@pytest.mark.drill
 async def test_half_restored_does_not_start(own: Stack, alice: Client, target: Path) -> None:
     """After a restore that was refused for a corrupt object nothing starts; with a whole backup it goes on."""
     for data in DATA.values():
@@ -137,7 +138,8 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
     assert (await alice.download(oid, len(DATA["two"]))).content == DATA["two"]
 
 
-@pytest.mark.parametrize("made", ["restoring", pytest.param("postgres", marks=pytest.mark.drill)])
+@pytest.mark.drill
+@pytest.mark.parametrize("made", ["restoring", "postgres"])
 async def test_a_restore_that_is_killed_at_its_beginning(own: Stack, alice: Client, target: Path, made: str) -> None:
     """Nothing starts on what is empty yet, and would be taken for new; the same command goes on with it."""
     assert (await alice.upload(DATA["one"])).status_code == 200

@@ -354,6 +354,7 @@ def test_port_that_is_taken(place: Place) -> None:
         assert address in place.refused(place.folder / "var", f"--listen={address}")
 
 
+@pytest.mark.drill
 def test_a_second_one(place: Place) -> None:
     """On the same data it is told who has it, beside it on other data it works, and the first goes on meanwhile."""
     first = place.stack(place.folder / "var")

@@ -37,7 +37,7 @@ def test_push_clone_and_lock_over_https(secure: Stack, files: CertificateFiles, 
         computer.git("config", "--global", "http.sslCAInfo", files.authority)
     alice, bob = computers
     clone = shared_repository(alice, tmp_path / "remote.git", lfs_url=secure.base_url)
-    names = {f"{n}.dat": content(f"over https {n}", 3_000_000) for n in range(12)}
+    names = {f"{n}.dat": content(f"over https {n}", 300_000) for n in range(4)}
     clone.commit(names)
     clone.git("push", "origin", "main")
     locked = clone.lfs("lock", "1.dat")

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from pydantic import SecretStr
 
 from services.cli.embedded_postgres import EmbeddedPostgres
@@ -20,6 +21,7 @@ from tests.support.stack import TOWPATH, running_stack
 from tests.support.waiting import STEP_SECONDS
 
 
+@pytest.mark.drill
 async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
     """It serves on while they are migrated, starts again afterwards and says so, until they need a newer one."""
     with running_stack() as stack:

@@ -337,7 +337,7 @@ async def test_no_link_leads_nowhere(own: Stack, everywhere: list[str]) -> None:
     ("scheme", "size"),
     [
         pytest.param("light", WIDE, id="light, wide"),
-        pytest.param("dark", NARROW, id="dark, narrow"),
+        pytest.param("dark", NARROW, id="dark, narrow", marks=pytest.mark.drill),
         pytest.param("light", NARROW, id="light, narrow", marks=pytest.mark.drill),
         pytest.param("dark", WIDE, id="dark, wide", marks=pytest.mark.drill),
     ],
