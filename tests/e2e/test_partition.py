@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
 from tests.support.proxies import Proxy, running_nginx
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack, running, running_stack
 
 _TRUSTING = {"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"}
 
@@ -18,7 +19,9 @@ def sites() -> Iterator[tuple[Stack, Stack]]:
     """One with the repository demo/assets, and one with games/shooter."""
     with (
         running_stack("--demo", environment=_TRUSTING) as first,
-        running_stack("--demo", environment=_TRUSTING) as second,
+        temporary_folder() as folder,
+        # On a folder of its own making: copies have the same tokens.
+        running(Stack(folder / "var", environment=_TRUSTING)) as second,
     ):
         second.towpath("repo", "add", "games/shooter")
         second.towpath("grant", "alice", "games/shooter", "--role", "write")

@@ -218,10 +218,15 @@ def _use_data(data: Path) -> None:
 
 @contextmanager
 def new_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
-    """Give a stack that is not started, by default with `--demo`, on a data folder of its own that has the demo."""
+    """Give a stack that is not started, by default with `--demo`, on a data folder of its own that has the demo.
+
+    If a database is named, the folder is new: the tokens of the demo would be those of another database.
+    """
+    variables = environment or {}
     with temporary_folder() as folder:
-        copy_data(folder / "var")
-        yield Stack(folder / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())
+        if "TOWPATH_DATABASE_URL" not in variables and not any("--database-url" in given for given in arguments):
+            copy_data(folder / "var")
+        yield Stack(folder / "var", arguments or ("--demo",), variables, bucket=new_bucket())
 
 
 @contextmanager
