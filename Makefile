@@ -29,16 +29,16 @@ run: $(VENV)/server ## Run Towpath with a demo repository, Ctrl-C stops it; ARGS
 	while wait $$towpath; status=$$?; kill -0 $$towpath 2>/dev/null; do :; done; \
 	test $$status = 0 || kill -INT $$PPID
 
-quick: $(VENV)/dev ## Check style and run the unit tests, in 40 s
+quick: $(VENV)/dev ## Check style and run the unit tests, in a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(PYTEST) tests/unit --ignore=tests/unit/project -m "not drill" $(ARGS)
 
-check: lint ## Check style, types, imports and the texts of the project too, in 2 minutes
+check: lint ## Check style, types, imports and the texts of the project too, in minutes
 	$(PYTEST) tests/unit -m "not drill" $(ARGS)
 
-test: $(VENV)/dev programs ## Run the tests, in a quarter of an hour on two cores; ARGS="tests/unit -k lock" runs some
-	@echo "The tests take a quarter of an hour on two cores." >&2
+test: $(VENV)/dev programs ## Run the tests, half an hour on two cores; ARGS="tests/unit -k lock" runs some
+	@echo "The tests take half an hour on two cores." >&2
 	$(PYTEST) -m "not drill" $(ARGS)
 	@echo "Left to make drill: all of make stack-test and make growth-test, and parts of" >&2
 	@grep -rl --include='*.py' 'mark\.drill' $(or $(filter tests/%,$(ARGS)),tests) >&2 || true
