@@ -1,6 +1,6 @@
 """The time that each lane of the tests takes: `python -m benchmarks.lanes [quick check test drill]`.
 
-It prints the table of CONTRIBUTING.md, on a machine with nothing else to do, after `make test` has installed all.
+It prints a table. Run it on a machine with nothing else to do, after `make drill` has installed what the lanes need.
 """
 
 import re

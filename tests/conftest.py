@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import TypeAlias
 from zlib import crc32
@@ -25,7 +26,7 @@ from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 from tests.support.sources import ROOT
 
 _LONGEST_FIRST = ("stack", "e2e", "protocol", "service", "unit")
-_OWN_STACK = re.compile(r"\b(?:running_stack|running|new_stack|place)\(")
+_OWN_STACK = re.compile(r"\b(?:running_stack|running|place)\(")
 
 # What a machine under load needs for an example says nothing of the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,10 +83,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with what takes longest, and choose the drills of a part."""
     items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
     if (part := config.getoption("--part")) is not None:
+        if not re.fullmatch(r"\d+/[1-9]\d*", part):
+            raise pytest.UsageError(f"--part {part}: expected K/N, such as 1/3")
         number, count = map(int, part.split("/"))
-        others = [item for item in items if crc32(item.nodeid.encode()) % count != number % count]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+        chosen = [crc32(item.nodeid.encode()) % count == number % count for item in items]
+        config.hook.pytest_deselected(
+            items=[item for item, is_chosen in zip(items, chosen, strict=True) if not is_chosen]
+        )
+        items[:] = compress(items, chosen)
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

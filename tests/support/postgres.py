@@ -23,7 +23,7 @@ from tests.support.prepared import copy_prepared
 from tests.support.waiting import STEP_SECONDS
 
 _MIGRATED = "migrated"
-"""The database with the tables of all services that new ones are copies of: migrating anew takes ten times as long."""
+"""The database that new ones are copies of. It has the tables of all services; a migration takes ten times as long."""
 
 _numbers = itertools.count()
 

@@ -217,8 +217,8 @@ def _use_data(data: Path) -> None:
 
 
 @contextmanager
-def new_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
-    """Give a stack that is not started, by default with `--demo`, on a data folder of its own that has the demo.
+def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
+    """Run a `towpath up` with these arguments, by default with `--demo`, on a data folder of its own that has the demo.
 
     If a database is named, the folder is new: the tokens of the demo would be those of another database.
     """
@@ -226,11 +226,5 @@ def new_stack(*arguments: str, environment: dict[str, str] | None = None) -> Ite
     with temporary_folder() as folder:
         if "TOWPATH_DATABASE_URL" not in variables and not any("--database-url" in given for given in arguments):
             copy_data(folder / "var")
-        yield Stack(folder / "var", arguments or ("--demo",), variables, bucket=new_bucket())
-
-
-@contextmanager
-def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
-    """Run a `towpath up` with these arguments, by default with `--demo`, on a data folder of its own."""
-    with new_stack(*arguments, environment=environment) as stack, running(stack):
-        yield stack
+        with running(Stack(folder / "var", arguments or ("--demo",), variables, bucket=new_bucket())) as stack:
+            yield stack
