@@ -46,8 +46,8 @@ FAULTS = (
     Fault(
         "remembered-past-change",
         "facade/auth/access_cache.py",
-        "self._changes.is_current and self._changes.generation == generation:",
-        "self._changes.is_current:",
+        "self._changes.are_known() and self._changes.generation == generation:",
+        "self._changes.are_known():",
         "An answer that is older than a reported revocation is not remembered.",
         ("unit/facade/auth/test_access_cache.py",),
     ),

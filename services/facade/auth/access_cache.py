@@ -45,7 +45,7 @@ class AccessCache(Generic[Question, Answer]):
         generation, asked_at = self._changes.generation, time.monotonic()
         answer, seconds = await ask()
         # The answer may be older than a change that was reported meanwhile.
-        if seconds > 0 and self._changes.is_current and self._changes.generation == generation:
+        if seconds > 0 and self._changes.are_known() and self._changes.generation == generation:
             self._put(question, answer, asked_at + seconds)
         return answer
 
@@ -55,7 +55,7 @@ class AccessCache(Generic[Question, Answer]):
             self._answers.clear()
             self._generation = self._changes.generation
         found = self._answers.get(question)
-        if found is None or not self._changes.is_current or time.monotonic() >= found[1]:
+        if found is None or not self._changes.are_known() or time.monotonic() >= found[1]:
             return None
         self._answers.move_to_end(question)
         self._recalled.inc()

@@ -47,7 +47,11 @@ async def watch_revocations(clients: ServiceClients) -> AsyncIterator[Revocation
 
 
 async def _ask(changes: RevocationState, clients: ServiceClients) -> None:
-    """Ask one lock service for changes, with the deadline `HOLD_SECONDS`: a later answer is no longer valid."""
+    """Ask one lock service for changes, while they are used.
+
+    The deadline is `HOLD_SECONDS`, because a later answer is no longer valid.
+    """
+    await changes.wait_for_use()
     request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=WAIT_SECONDS)
     asked_at = time.monotonic()
     reply = await clients.locks.call(clients.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)

@@ -1,5 +1,6 @@
 """Long polling of an inner service for changes."""
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ WAIT_SECONDS = 0.2
 """The time that a service may wait for a change; twice this, plus two round trips, stays below `HOLD_SECONDS`."""
 
 _RETRY_SECONDS = 0.5
+_IDLE_SECONDS = 10.0
 
 
 class Changes:
@@ -23,11 +25,20 @@ class Changes:
         self.generation = 0
         """A number that differs after each change; an answer requested before the change may be wrong."""
         self._held_until = -math.inf
+        self._used_at = time.monotonic()
+        self._used = asyncio.Event()
 
-    @property
-    def is_current(self) -> bool:
-        """True while all changes are known, except those of the last 0.9 seconds."""
-        return time.monotonic() < self._held_until
+    def are_known(self) -> bool:
+        """Return whether all changes are known, except those of the last 0.9 seconds; this counts as a use."""
+        self._used_at = time.monotonic()
+        self._used.set()
+        return self._used_at < self._held_until
+
+    async def wait_for_use(self) -> None:
+        """Return at once after a use in the last 10 seconds, otherwise with the next: until then nobody has to ask."""
+        if time.monotonic() - self._used_at >= _IDLE_SECONDS:
+            self._used.clear()
+            await self._used.wait()
 
     def hold(self, asked_at: float) -> None:
         """Record that a request made at `asked_at` (`time.monotonic`) has told all changes before it."""

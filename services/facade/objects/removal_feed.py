@@ -35,18 +35,20 @@ class RemovalFeed(Changes):
 
         Removals of the last 0.9 seconds may be unknown.
         """
+        # First, because it is what makes the facade ask.
         return (
-            place.transaction_id >= self._known_since
+            self.are_known()
+            and place.transaction_id >= self._known_since
             and place.server_started == self._server_started
-            and self.is_current
         )
 
     async def ask(self) -> None:
-        """Ask one storage service for removals; the service may wait 0.2 seconds for a removal.
+        """Ask one storage service for removals, while they are used; the service may wait 0.2 seconds for a removal.
 
         The deadline is `HOLD_SECONDS`, because a later answer is no longer valid. Raises the errors of
         StorageService.WatchRemovals.
         """
+        await self.wait_for_use()
         request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=WAIT_SECONDS)
         asked_at = time.monotonic()
         reply = await self._clients.storage.call(
