@@ -16,7 +16,7 @@ from tests.support.transfer import Target
 from tests.support.two_hosts import running_two_hosts
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def storage(request: pytest.FixtureRequest) -> Iterator[None]:
     """Give every stack of these tests the place for its objects that the option --storage names."""
     option = request.config.getoption("--storage")
@@ -41,7 +41,7 @@ def relayed(request: pytest.FixtureRequest) -> None:
         pytest.skip("no bytes pass through Towpath with direct transfer")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Stack]]:
     """Return a function that runs a site on as many hosts as the option --hosts says."""
     if request.config.getoption("--hosts") == 1:
@@ -52,7 +52,7 @@ def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContext
     return running_two_hosts
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(running_site: Callable[[], AbstractContextManager[Stack]]) -> Iterator[Stack]:
     """A running `towpath up --demo` that trusts proxies on this host, for tests that neither stop it nor fill it."""
     with running_site() as running:
@@ -111,25 +111,25 @@ def target(stack: Stack) -> Target:
     return Target(stack, name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     """The wheel and the sdist of this project."""
     return Distributions.build(tmp_path_factory.mktemp("distributions"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def wheel(distributions: Distributions) -> Path:
     """The wheel of this project."""
     return distributions.wheel
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Outside:
     """An environment with the wheel and nothing that it does not bring itself."""
     return Outside.make(tmp_path_factory.mktemp("outside") / "bare", str(wheel))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def furnished(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Outside:
     """An environment with the wheel and what the examples ask for."""
     requirements = ROOT / "examples" / "python" / "requirements.txt"

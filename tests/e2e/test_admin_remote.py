@@ -1,6 +1,5 @@
 """The administration commands against a locks service of another host, over TCP."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -11,8 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from towpath.access.v1 import admin_service_pb2 as admin
-from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+from sqlalchemy.engine import make_url
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
@@ -20,6 +18,7 @@ from services.cli.admin.pagination import PAGE
 from services.common.rpc.client import ServiceClient
 from tests.support.commands import finished
 from tests.support.ports import free_address
+from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH
 from tests.support.waiting import STEP_SECONDS
 
@@ -83,19 +82,15 @@ async def test_locks_of_all_pages(remote: Remote) -> None:
     assert sorted(lock["path"] for lock in remote.towpath("lock", "history", "locks/many")) == paths
 
 
-async def test_users_and_groups_of_all_pages(remote: Remote) -> None:
+async def test_users_and_groups_of_all_pages(remote: Remote, postgres: TestPostgres, database_url: SecretStr) -> None:
     """There may be more users and groups than fit into a page: the commands list each of them once."""
     names = [f"of-many-{number:04}" for number in range(PAGE + 1)]
-    peer = ServiceClient(remote.address, deadline=STEP_SECONDS, secret=SecretStr(remote.token))
-    stub = AdminServiceStub(peer.channel)
-
-    async def add(name: str) -> None:
-        await peer.call(stub.CreateUser, admin.CreateUserRequest(name=name))
-        await peer.call(stub.CreateGroup, admin.CreateGroupRequest(name=name))
-
-    for first in range(0, len(names), 20):
-        await asyncio.gather(*map(add, names[first : first + 20]))
-    await peer.close()
+    named = f"'of-many-' || to_char(n, 'FM0000') FROM generate_series(0, {PAGE}) n"
+    await postgres.execute(
+        f"INSERT INTO locks.users (administrator, name) SELECT false, {named}; "
+        f"INSERT INTO locks.groups (name) SELECT {named}",
+        database=make_url(database_url.get_secret_value()).database or "",
+    )
     assert [group["name"] for group in remote.towpath("group", "list")] == names
     listed = [user["name"] for user in remote.towpath("user", "list")]
     assert [name for name in listed if name in set(names)] == names

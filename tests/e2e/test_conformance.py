@@ -31,7 +31,7 @@ BY_LUCK = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def url(stack: Stack) -> str:
     """The base address of a repository that is there for the test alone, which alice and bob may write."""
     stack.towpath("repo", "add", REPOSITORY)

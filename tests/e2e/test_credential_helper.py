@@ -174,7 +174,13 @@ def test_people_push_clone_and_lock_without_a_prompt(person: Person, clone: Clon
     clone.lfs("unlock", "a.dat")
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["which the helper knows", "which the server tells"])
+@pytest.mark.parametrize(
+    "is_known",
+    [
+        pytest.param(True, id="which the helper knows", marks=pytest.mark.drill),
+        pytest.param(False, id="which the server tells"),
+    ],
+)
 async def test_an_expired_token_is_replaced_within_the_push(
     person: Person, clone: Clone, provider: OidcProvider, *, is_known: bool
 ) -> None:

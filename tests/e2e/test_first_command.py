@@ -163,7 +163,7 @@ def open_folder() -> Iterator[Path]:
         remove(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def common() -> Iterator[Installation]:
     """An installation that every user of this host may read and nobody may write to, for all tests that need no own."""
     chosen = interpreter(RUNNING)
@@ -171,14 +171,14 @@ def common() -> Iterator[Installation]:
         yield Installation.make(folder / "towpath", chosen, with_python=not chosen.is_open)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def user() -> Iterator[Starter]:
     """An ordinary user of this host."""
     with ordinary_user() as starter:
         yield starter
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(params=["root", pytest.param("user", marks=pytest.mark.drill)])
 def starter(request: pytest.FixtureRequest, user: Starter) -> Starter:
     """Whoever starts Towpath."""
     if request.param == "user":

@@ -79,7 +79,9 @@ async def test_last_uses_are_listed_though_postgres_was_killed(failing: Stack) -
     await until(is_used, "the last use is listed")
 
 
-@pytest.mark.parametrize("victim", ["storage", "locks", "postgres", "facade"])
+@pytest.mark.parametrize(
+    "victim", ["storage", "facade", *(pytest.param(name, marks=pytest.mark.drill) for name in ("locks", "postgres"))]
+)
 async def test_killed_service_is_not_missed(victim: str, failing: Stack, client: Client) -> None:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""
     load = Load(client, f"killed {victim}")
@@ -96,6 +98,7 @@ async def test_killed_service_is_not_missed(victim: str, failing: Stack, client:
 
 
 @pytest.mark.parametrize("victim", ["storage", "locks", "postgres"])
+@pytest.mark.drill
 async def test_frozen_service_is_waited_for(victim: str, failing: Stack, client: Client) -> None:
     """A service that stands still for five seconds delays its clients and fails none of them."""
     load = Load(client, f"frozen {victim}")

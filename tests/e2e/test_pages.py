@@ -337,11 +337,12 @@ async def test_no_link_leads_nowhere(own: Stack, everywhere: list[str]) -> None:
     ("scheme", "size"),
     [
         pytest.param("light", WIDE, id="light, wide"),
-        pytest.param("dark", NARROW, id="dark, narrow", marks=pytest.mark.drill),
-        pytest.param("light", NARROW, id="light, narrow", marks=pytest.mark.drill),
-        pytest.param("dark", WIDE, id="dark, wide", marks=pytest.mark.drill),
+        pytest.param("dark", NARROW, id="dark, narrow"),
+        pytest.param("light", NARROW, id="light, narrow"),
+        pytest.param("dark", WIDE, id="dark, wide"),
     ],
 )
+@pytest.mark.drill
 async def test_every_page_is_accessible(
     browser: Browser, own: Stack, everywhere: list[str], size: tuple[int, int], scheme: str
 ) -> None:

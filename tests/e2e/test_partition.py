@@ -33,6 +33,7 @@ def _client(proxy: Proxy, site: Stack, repository: str) -> Client:
     return Client(f"{proxy.origin}/{repository}", "alice", site.tokens["alice"], verify=trusting)
 
 
+@pytest.mark.drill
 @pytest.mark.usefixtures("relayed")
 async def test_a_repository_is_at_the_site_of_its_prefix(sites: tuple[Stack, Stack], tmp_path: Path) -> None:
     """Batches, the addresses that they answer with, and locks; the sites know nothing of each other."""

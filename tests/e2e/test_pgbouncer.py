@@ -70,6 +70,7 @@ def settings(service: str, url: str, folder: Path) -> dict[str, Any]:
     return {f"{service}_listen": listen, f"{service}_database_url": url, **own[service]}
 
 
+@pytest.mark.drill
 async def test_all_works_in_session_mode(
     stack: Stack, pgbouncer: PgBouncer, postgres: TestPostgres, database_url: SecretStr, pooled: str
 ) -> None:
@@ -122,7 +123,7 @@ async def run(*arguments: str, environment: dict[str, str]) -> "subprocess.Compl
     return await asyncio.to_thread(finished, [*TOWPATH, *arguments], env=environment)
 
 
-@pytest.mark.parametrize("mode", ["transaction", "statement"])
+@pytest.mark.parametrize("mode", ["transaction", pytest.param("statement", marks=pytest.mark.drill)])
 async def test_other_modes_are_refused_in_one_line(
     mode: str, postgres: TestPostgres, database_url: SecretStr, folder: Path
 ) -> None:

@@ -208,6 +208,7 @@ async def _drill(proxy: Proxy, stack: Stack, second: SecondFacade, *, kill: bool
         await asyncio.gather(*working)
 
 
+@pytest.mark.drill
 async def test_no_request_fails_while_a_facade_restarts(proxy: Proxy, stack: Stack, second: SecondFacade) -> None:
     """The proxy passes over the one that is away, again and again; what it says 429 to was not done."""
     await _drill(proxy, stack, second, kill=False)

@@ -22,7 +22,7 @@ def tied() -> Iterator[Stack]:
         yield stack
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[kind if kind == "gitlab" else pytest.param(kind, marks=pytest.mark.drill) for kind in KINDS])
 def forge(request: pytest.FixtureRequest, tied: Stack) -> Iterator[StubForge]:
     """A stub with people in it, from which a repository of the name of the kind is tied."""
     kind = request.param

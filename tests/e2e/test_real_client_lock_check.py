@@ -30,7 +30,7 @@ def _pusher(folder: Path, strict: Stack, helper: str) -> Clone:
     return clone
 
 
-@pytest.mark.parametrize("checks", [None, "true"])
+@pytest.mark.parametrize("checks", [None, pytest.param("true", marks=pytest.mark.drill)])
 def test_a_push_with_bad_credentials_says_what_is_wrong(checks: str | None, strict: Stack, tmp_path: Path) -> None:
     """A user whose helper repeats a wrong token is not told to switch the lock check off, and it stays on."""
     clone = _pusher(tmp_path, strict, "!f() { echo username=mallory; echo password=no-such-token; }; f")

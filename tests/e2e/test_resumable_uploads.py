@@ -104,6 +104,7 @@ async def test_cut_at_30_60_and_90_percent(site: Stack, tmp_path: Path) -> None:
     await nothing_else_is_left(site, oid_of(data), SIZE)
 
 
+@pytest.mark.drill
 async def test_each_part_at_another_replica(hosts: TwoHosts, tmp_path: Path) -> None:
     """After each cut the next request reaches the other host, facade and storage alike, and goes on from there."""
     data = os.urandom(SIZE)
@@ -119,7 +120,11 @@ async def test_each_part_at_another_replica(hosts: TwoHosts, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("victim", "most_sent"), [("facade", MOST_SENT), ("storage", SIZE + PART + 4 * MIB)], ids=["facade", "storage"]
+    ("victim", "most_sent"),
+    [
+        pytest.param("facade", MOST_SENT, id="facade", marks=pytest.mark.drill),
+        pytest.param("storage", SIZE + PART + 4 * MIB, id="storage"),
+    ],
 )
 async def test_killed_amid(site: Stack, tmp_path: Path, victim: str, most_sent: int) -> None:
     """The push gets through the death of a service; a storage service that is killed loses at most one part."""

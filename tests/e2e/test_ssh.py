@@ -171,11 +171,11 @@ def test_the_objects_are_those_of_the_repository(site: Site, tmp_path: Path) -> 
     by_ssh = site.workspace(tmp_path / "ssh", "alice", "always")
     remote = tmp_path / "remote.git"
     clone = shared_repository(by_ssh, remote, lfs_url=site.lfs_url)
-    clone.commit({"big.dat": content("big", 64 * MIB)})
+    clone.commit({"big.dat": content("big", 8 * MIB)})
     clone.git("push")
     by_http = Workspace(tmp_path / "http", "bob", site.stack.tokens["bob"], origin=site.stack.origin)
     other = by_http.clone(remote, lfs_url=site.stack.base_url)
-    assert (other.path / "big.dat").read_bytes() == content("big", 64 * MIB)
+    assert (other.path / "big.dat").read_bytes() == content("big", 8 * MIB)
     other.commit({"back.dat": content("back", 5 * MIB)})
     other.git("push")
     clone.git("pull", "--quiet")
@@ -317,6 +317,7 @@ def test_a_removed_key_ends_everything_of_it(site: Site) -> None:
     assert b"Permission denied" in again.stderr
 
 
+@pytest.mark.drill
 async def test_a_session_outlives_its_token(postgres: TestPostgres, database_url: SecretStr) -> None:
     """A push may take longer than a token lives; the key's removal ends the session all the same."""
     url = database_url.get_secret_value()

@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ import pytest
 from tests.e2e.bytes_at_rest import name_of
 from tests.support.commands import finished
 from tests.support.git import Workspace
-from tests.support.http import Client, content
+from tests.support.http import Client, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running, running_stack
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
@@ -41,15 +42,6 @@ def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
 def mode(path: Path) -> int:
     """Return who may do what with a file."""
     return path.stat().st_mode & 0o777
-
-
-def test_starts_beside_a_folder_named_services(tmp_path: Path) -> None:
-    """The services that the command starts are Towpath's, whatever packages its working directory has."""
-    (tmp_path / "services").mkdir()
-    (tmp_path / "services" / "__init__.py").write_text("raise SystemExit('not Towpath')")
-    command = (sys.executable, "-P", *TOWPATH[1:])
-    with running(Stack(tmp_path / "data", command=command, folder=tmp_path)) as stack:
-        assert httpx.get(f"{stack.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_says_one_line_when_it_answers(own: Stack) -> None:
@@ -143,36 +135,33 @@ def test_setting_that_cannot_be(tmp_path: Path) -> None:
     assert not processes_of(tmp_path / "var")
 
 
-async def test_ipv6_and_public_url(tmp_path: Path) -> None:
-    """It listens on IPv6, and the actions and the demo name the public address."""
+async def test_an_unusual_place(tmp_path: Path) -> None:
+    """The data path, the address, the public address and the working directory may be any.
+
+    The path is too long for sockets, with spaces and signs that mean something in URLs; the address is of IPv6; the
+    actions and the demo name the public one; and the working directory has a package of the name of Towpath's own.
+    """
     if not socket.has_ipv6:
         pytest.skip("this host has no IPv6")
-    stack = Stack(tmp_path / "v6", ("--demo", "--public-url", "https://lfs.example.org/files/"), listen="[::1]:0")
-    try:
-        stack.start()
-        assert re.fullmatch(r"http://\[::1\]:\d+", stack.origin)
-        assert stack.demo["base_url"] == "https://lfs.example.org/files/demo/assets"
-        async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
-            action = await client.action("upload", "0" * 64, 1)
-            assert action is not None
-            assert action.href.startswith("https://lfs.example.org/files/demo/assets/")
-    finally:
-        stack.stop()
-
-
-async def test_any_data_path(tmp_path: Path) -> None:
-    """A path too long for sockets, with spaces and signs that mean something in URLs, does as well as any."""
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "__init__.py").write_text("raise SystemExit('not Towpath')")
     data = tmp_path / "a long, strange path 100% &?#=ü" / ("x" * 90)
-    stack = Stack(data)
     data.parent.mkdir()
-    stack.start()
-    try:
+    public = "https://lfs.example.org/files"
+    command = (sys.executable, "-P", *TOWPATH[1:])
+    unusual = Stack(data, ("--demo", "--public-url", f"{public}/"), listen="[::1]:0", command=command, folder=tmp_path)
+    with running(unusual) as stack:
+        assert re.fullmatch(r"http://\[::1\]:\d+", stack.origin)
+        assert stack.demo["base_url"] == f"{public}/demo/assets"
         async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
-            assert (await client.upload(content("strange", 1000))).status_code == 200
+            data_sent = content("strange", 1000)
+            action = await client.action("upload", oid_of(data_sent), len(data_sent))
+            assert action is not None
+            assert action.href.startswith(f"{public}/demo/assets/")
+            own = replace(action, href=action.href.replace(public, stack.origin))
+            assert (await client.put(own, data_sent, len(data_sent))).status_code == 200
         assert len(stack.towpath("object", "list", "demo/assets")) == 1
         assert (data / "run").readlink().is_dir()
-    finally:
-        stack.stop()
 
 
 def migrate(url: str) -> list[str]:

@@ -33,6 +33,13 @@ def stack() -> Iterator[Stack]:
         yield own
 
 
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Stack]:
+    """A `towpath up --demo` for the tests that kill some of its children."""
+    with running_stack() as own:
+        yield own
+
+
 def alice(stack: Stack) -> Client:
     """Alice over HTTP."""
     return Client(stack.base_url, "alice", stack.tokens["alice"])
@@ -76,16 +83,13 @@ async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
 
 
 def test_stopped_and_started(stack: Stack) -> None:
-    """Ctrl-C ends it cleanly; the next start makes no second demo and keeps the tokens."""
+    """Ctrl-C ends it cleanly; the next start makes no second demo and keeps the tokens that work."""
     before = stack.demo
+    stack.towpath("token", "revoke", "alice", "demo")
     stop(stack, signal.SIGINT)
     assert len(stack.lines) == 1
     stack.start()
-    assert stack.demo == before
     assert len(stack.towpath("token", "list", "alice")) == 1
-    stack.towpath("token", "revoke", "alice", "demo")
-    stop(stack, signal.SIGINT)
-    stack.start()
     assert stack.tokens["bob"] == before["users"]["bob"]
     assert stack.tokens["alice"] != before["users"]["alice"], "a token that does not work is made anew"
     headers = {"Authorization": f"Bearer {stack.tokens['alice']}", "Accept": "application/vnd.blob+json"}
@@ -115,8 +119,9 @@ def test_stopped_while_it_starts(tmp_path: Path, seconds: float) -> None:
     assert not processes_of(data)
 
 
-async def test_each_child_is_started_again(stack: Stack) -> None:
+async def test_each_child_is_started_again(lasting: Stack) -> None:
     """A child that is killed is reported and comes back, with all that was acknowledged."""
+    stack = lasting
     async with alice(stack) as client:
         for name in SERVICES:
             data = content(f"before {name} dies", 10_000)
@@ -132,11 +137,12 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
             assert (await client.download(oid_of(data), len(data))).content == data
             assert f"{name} died and is started again" in stack.log()
         paths = {lock["path"] for lock in await client.all_locks()}
-    assert paths == {f"{name}.bin" for name in SERVICES}
+    assert paths >= {f"{name}.bin" for name in SERVICES}
 
 
-async def test_while_one_facade_is_gone_the_other_serves(stack: Stack) -> None:
+async def test_while_one_facade_is_gone_the_other_serves(lasting: Stack) -> None:
     """Whoever connects meanwhile is answered, and waits for nothing."""
+    stack = lasting
     [killed, other] = stack.services("facade")
     killed.kill()
     for number in range(20):
@@ -147,6 +153,7 @@ async def test_while_one_facade_is_gone_the_other_serves(stack: Stack) -> None:
     await until(lambda: len(stack.services("facade")) == FACADES, "the other one is started again")
 
 
+@pytest.mark.drill
 async def test_a_part_of_postgres_outlives_it(stack: Stack) -> None:
     """While a process of a Postgres that was killed still runs, the next one is waited with, and nothing given up."""
     old = stack.service("postgres")
@@ -167,6 +174,7 @@ async def test_a_part_of_postgres_outlives_it(stack: Stack) -> None:
         assert (await client.lock("kept.bin")).status_code == 201
 
 
+@pytest.mark.drill
 async def test_tables_of_an_earlier_version(stack: Stack) -> None:
     """A start on the data of an earlier version migrates; one on data of this version has nothing to do."""
     postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
@@ -211,13 +219,14 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
 async def test_killed_supervisor(stack: Stack) -> None:
     """Services must not outlive a `towpath up` that is killed alone, and the next start waits for their end."""
     assert stack.process is not None
-    data = content("before the supervisor dies", 10_000)
+    data, before = content("before the supervisor dies", 10_000), stack.demo
     async with alice(stack) as client:
         assert (await client.upload(data)).status_code == 200
     orphans = everything(stack)
     stack.process.kill()
     stack.process.wait(STEP_SECONDS)
     stack.start()
+    assert stack.demo == before
     _, alive = psutil.wait_procs(orphans, timeout=STEP_SECONDS)
     assert not alive
     async with alice(stack) as client:

@@ -42,35 +42,35 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack() -> Iterator[Stack]:
     """The stack of most tests. Many of them send wrong credentials, so it slows those late."""
     with running_stack(environment=SETTINGS) as stack:
         yield stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def small() -> Iterator[Stack]:
     """A stack with small limits, which has an address for the public."""
     with running_stack(environment=SMALL) as stack:
         yield stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def small_alice(small: Stack) -> Iterator[Client]:
     """Alice at the demo/assets of the stack with small limits, who reaches its public address too."""
     with new_http({PUBLIC_URL: PublicAddress(PUBLIC_URL, small.origin)}) as http:
         yield Client(http, small.base_url, f"Bearer {small.tokens['alice']}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def http() -> Iterator[httpx.Client]:
     """The connections of the suite."""
     with new_http() as http:
         yield http
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def operator(stack: Stack) -> Iterator[Administration]:
     """The operator of the stack."""
     with Administration(stack) as operator:
@@ -84,31 +84,31 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
     return chosen
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def anonymous(stack: Stack, http: httpx.Client) -> Client:
     """A caller without credentials, at demo/assets."""
     return Client(http, stack.base_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def alice(stack: Stack, anonymous: Client) -> Client:
     """Alice at demo/assets, who has full access."""
     return anonymous.showing(f"Bearer {stack.tokens['alice']}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bob(stack: Stack, anonymous: Client) -> Client:
     """Bob at demo/assets, who may read it, and write on refs/heads/bob."""
     return anonymous.showing(f"Bearer {stack.tokens['bob']}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def carol(operator: Administration, anonymous: Client) -> Client:
     """Carol at demo/assets, who is known and has no access to it."""
     return anonymous.showing(f"Bearer {operator.add_user('carol')}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_repository(stack: Stack, operator: Administration, alice: Client) -> NewRepository:
     """Return a function that makes an empty repository, lets alice write it, and returns her client there."""
     numbers = itertools.count(1)
@@ -122,7 +122,7 @@ def new_repository(stack: Stack, operator: Administration, alice: Client) -> New
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def public(new_repository: NewRepository) -> Client:
     """Alice at a repository that anybody may read."""
     return new_repository("contract/public", public=True)

@@ -23,7 +23,7 @@ from tests.support.waiting import STEP_SECONDS
 WHOLE = {DEFECTS[0], DEFECTS[-1]}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def repository(operator: Administration, new_repository: NewRepository) -> Client:
     """Alice at a repository that bob may write, too."""
     alice = new_repository("contract/defects")

@@ -11,7 +11,7 @@ from tests.protocol.conftest import NewRepository
 from tests.support.stack import Stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def there(new_repository: NewRepository) -> Client:
     """Alice at a repository in which five paths are locked."""
     client = new_repository("contract/list")
@@ -20,7 +20,7 @@ def there(new_repository: NewRepository) -> Client:
     return client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locks(there: Client) -> list[dict[str, Any]]:
     """These five locks, as they are listed."""
     return list(there.locks().json()["locks"])

@@ -45,7 +45,7 @@ STRANGE = [
 REFUSED = ["", "/etc/passwd", "a/../b", "a\x00b", "x" * 4097]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def there(new_repository: NewRepository) -> Client:
     """Alice at a repository in which nothing else is locked."""
     return new_repository("contract/paths")

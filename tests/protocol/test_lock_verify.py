@@ -14,20 +14,20 @@ from tests.support.stack import Stack
 REF = {"name": "refs/heads/bob"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def there(new_repository: NewRepository) -> Client:
     """Alice at a repository in which she and bob hold locks, turn by turn."""
     return new_repository("contract/verify")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bob_there(bob: Client, there: Client, operator: Administration) -> Client:
     """Bob at that repository, who may write on refs/heads/bob."""
     operator.grant("bob", "contract/verify", "write", [REF["name"]])
     return bob.at(there.base_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locks(there: Client, bob_there: Client) -> list[dict[str, Any]]:
     """Alice's three locks and bob's two, oldest first."""
     answers = [(bob_there if number % 2 else there).lock(f"file{number}", ref=REF) for number in range(5)]

@@ -53,7 +53,7 @@ class Place:
         return Client(self.base_url, user, self.inner.tokens[user], ref=ref)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inner]:
     """The inner services."""
     folder: Path = tmp_path_factory.mktemp("inner")
@@ -71,7 +71,7 @@ async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
         yield Inner(storage, memory, locks, tokens)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def facade(inner: Inner) -> AsyncIterator[RunningFacade]:
     """A facade in front of them."""
     async with inner.running_facade(shared_memory_path=inner.memory, failed_logins="1000000/hour") as running:

@@ -26,14 +26,14 @@ __all__ = ["browser", "terminal"]
 pytestmark = pytest.mark.drill
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def keycloak(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Keycloak]:
     """Keycloak."""
     async with running_keycloak(tmp_path_factory.mktemp("keycloak")) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def issuer(inner: Inner, keycloak: Keycloak) -> str:
     """The name of Keycloak at the lock service."""
     request = admin.CreateIssuerRequest(

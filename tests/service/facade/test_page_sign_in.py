@@ -18,14 +18,14 @@ LEAVE = "/-/sign-in/with/pages-sso"
 BACK = "/-/sign-in/callback"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
     """The provider."""
     async with running_provider(tmp_path_factory.mktemp("provider")) as running:
         yield running
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 async def issuer(inner: Inner, provider: OidcProvider) -> None:
     """Make the provider an issuer at the lock service."""
     request = admin.CreateIssuerRequest(

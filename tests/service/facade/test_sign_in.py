@@ -26,14 +26,14 @@ from tests.support.waiting import STEP_SECONDS
 HELPER = f"!{sys.executable} -m services.cli.sign_in.credential_helper"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
     """The provider."""
     async with running_provider(tmp_path_factory.mktemp("provider")) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def issuer(inner: Inner, provider: OidcProvider) -> str:
     """The name of the provider at the lock service."""
     request = admin.CreateIssuerRequest(

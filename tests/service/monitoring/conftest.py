@@ -10,7 +10,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.services import Services, running_services
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def services(postgres: TestPostgres) -> AsyncIterator[Services]:
     """The three services, observed."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
