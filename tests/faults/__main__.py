@@ -15,8 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.faults.catalog import FAULTS
-from tests.faults.fault import Fault
+from tests.faults.fault import Fault, read_catalog
 from tests.faults.tree import ROOT, copied_tree, environment
 from tests.faults.trial import CATCHES, Runner, Verdict
 
@@ -36,10 +35,10 @@ def main() -> int:
 
 
 def _chosen(ids: Sequence[str] | None) -> Sequence[Fault]:
-    known = {fault.id: fault for fault in FAULTS}
+    known = {fault.id: fault for fault in read_catalog()}
     if unknown := [id_ for id_ in ids or () if id_ not in known]:
         sys.exit(f"there is no fault {unknown[0]}; --list names all")
-    return [known[id_] for id_ in ids] if ids else FAULTS
+    return [known[id_] for id_ in ids] if ids else list(known.values())
 
 
 def _list(faults: Sequence[Fault]) -> int:

@@ -1,5 +1,7 @@
 """A fault: a realistic mistake in a file of services/, and the tests that are likely to catch it."""
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ class Fault:
     new: str
     rule: str
     """The rule that the fault breaks, in one sentence."""
-    likely: tuple[str, ...]
+    likely: list[str]
     """The tests that are likely to catch it, below tests/, the cheapest first."""
 
     def problem(self, tree: Path) -> str | None:
@@ -27,3 +29,8 @@ class Fault:
             return f"its text occurs {count} times in services/{self.path}, expected once"
         missing = [path for path in self.likely if not (tree / "tests" / path.partition("::")[0]).exists()]
         return f"there is no tests/{missing[0]}" if missing else None
+
+
+def read_catalog() -> Sequence[Fault]:
+    """Return the faults of catalog.toml."""
+    return [Fault(**entry) for entry in tomllib.loads(Path(__file__).with_name("catalog.toml").read_text())["fault"]]
