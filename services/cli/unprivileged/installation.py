@@ -3,6 +3,7 @@
 An installation below a closed folder such as /root, or with files that only their owner may read, is copied.
 """
 
+import compileall
 import contextlib
 import importlib.util
 import os
@@ -175,3 +176,5 @@ def _copy_python(to: Path, final: Path, folders: Iterable[Path], *, with_python:
 def _copy_sources(to: Path, sources: Iterable[Path]) -> None:
     for source in sources:
         copy_tree(source, to / source.name)
+    # The account may not write there, so that each of its starts would compile what has not been compiled yet.
+    compileall.compile_dir(to, quiet=2)

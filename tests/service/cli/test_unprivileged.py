@@ -157,7 +157,7 @@ def test_folder_of_objects_elsewhere(folder: Path) -> None:
 
 
 def test_installation_that_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed installation is copied once, runs as the account, and makes room for the next version."""
+    """A closed installation is copied once and compiled, runs as the account, and makes room for the next version."""
     cache, source = folder / "cache", folder / "closed" / "services"
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("VERSION = 1\n")
@@ -186,6 +186,8 @@ def test_installation_that_is_closed(folder: Path, monkeypatch: pytest.MonkeyPat
     assert (first, second, third) == (["1", "65534"], ["1", "65534"], ["2", "65534"])
     assert one == same != other
     assert not Path(one).exists()
+    [compiled] = Path(other).rglob("*.pyc")
+    assert compiled.stat().st_mode & stat.S_IROTH
     assert {stat.S_IMODE(path.stat().st_mode) for path in cache.iterdir()} == {0o750}
 
 
