@@ -5,10 +5,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from typer.main import get_command
-
 from release.reference.markdown import document, paragraphs, table, text
-from services.cli.main import app
+from services.cli.main import root_command
 
 INTRODUCTION = """
 Every command says the same with `--help`. A variable of the environment in the last column stands in for an option
@@ -18,7 +16,7 @@ that is left out; [settings.md](../settings.md) has those that the services read
 
 def page() -> str:
     """Return the text of the page."""
-    return document("Command line", [*INTRODUCTION.strip().splitlines(), "", *_described("towpath", get_command(app))])
+    return document("Command line", [*INTRODUCTION.strip().splitlines(), "", *_described("towpath", root_command())])
 
 
 # Typer brings its own copy of Click, which it does not publish as an interface.

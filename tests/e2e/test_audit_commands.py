@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
-from services.cli.main import app
+from services.cli.main import root_command
 from services.locks.audit.event_types import EVENT_TYPES
 from tests.support.commands import finished
 from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
-from tests.support.stack import TOWPATH, Stack, running
+from tests.support.stack import TOWPATH, Stack, running_stack
 from tests.support.waiting import until
 
 # Commands that change nothing that has a row: they read, run services, or push and poll for others.
@@ -60,10 +59,7 @@ SILENT = frozenset(
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """A stack that may put stores into a folder beside its data."""
-    with (
-        temporary_folder() as folder,
-        running(Stack(folder / "var", ("--demo",), environment={"TOWPATH_STORAGE_FOLDERS": str(folder)})) as stack,
-    ):
+    with temporary_folder() as folder, running_stack(environment={"TOWPATH_STORAGE_FOLDERS": str(folder)}) as stack:
         yield stack
 
 
@@ -77,7 +73,7 @@ def commands() -> set[str]:
             else:
                 yield prefix + name
 
-    return set(walk(typer.main.get_command(app), ""))
+    return set(walk(root_command(), ""))
 
 
 def events(stack: Stack) -> list[dict[str, object]]:
@@ -176,7 +172,7 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     list_.touch()
     collected = ("--retain", str(list_), "--grace", "0", "--most", "100%", "--apply")
     run("gc", repository, *collected, types=("garbage.collected",))
-    second = stack.data.parent / "second"
+    second = Path(stack.environment["TOWPATH_STORAGE_FOLDERS"]) / "second"
     second.mkdir()
     os.chown(second, stack.data.stat().st_uid, stack.data.stat().st_gid)
     run("storage add", "second", f"file://{second}", types=("store.created",))

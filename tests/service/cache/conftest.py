@@ -62,9 +62,21 @@ def right_seconds() -> float:
 
 
 @pytest.fixture
-async def office(proxy: StoreProxy, place: Place, tmp_path: Path, right_seconds: float) -> AsyncIterator[Office]:
-    """A cache that gives up on the upstream after a second."""
-    settings = {"cache_right_seconds": right_seconds, "cache_connect_seconds": 1, "cache_read_seconds": 2}
+def patience_seconds() -> float:
+    """The seconds after which the cache of `office` gives up on the upstream, if a test gives no other number."""
+    return STEP_SECONDS
+
+
+@pytest.fixture
+async def office(
+    proxy: StoreProxy, place: Place, tmp_path: Path, right_seconds: float, patience_seconds: float
+) -> AsyncIterator[Office]:
+    """A cache in front of the upstream."""
+    settings = {
+        "cache_right_seconds": right_seconds,
+        "cache_connect_seconds": patience_seconds,
+        "cache_read_seconds": 2 * patience_seconds,
+    }
     async with running_cache(tmp_path / "office", f"http://{proxy.address}", **settings) as cache:
         yield Office(cache, proxy, place)
 

@@ -15,6 +15,12 @@ from tests.support.scripted_upstream import ScriptedUpstream
 from tests.support.waiting import until, until_answer
 
 
+@pytest.fixture
+def patience_seconds() -> float:
+    """The seconds after which the cache gives up on the upstream."""
+    return 1
+
+
 async def _black_hole(office: Office) -> None:
     office.proxy.stop_flow()
 

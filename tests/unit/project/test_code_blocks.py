@@ -10,14 +10,12 @@ import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import typer
 import yaml
 from typer.core import TyperGroup
 
 from services.cache.settings import CacheSettings
-from services.cli.main import app
+from services.cli.main import root_command
 from services.cli.settings import CommandSettings
 from services.facade.settings import FacadeSettings
 from services.locks.settings import BootstrapSettings, LocksSettings
@@ -84,14 +82,9 @@ def test_every_block_parses() -> None:
     fail_with(f"{name(page)}:{line}: {language}: {error}" for page, line, language, error in errors if error)
 
 
-@cache
-def _application() -> Any:  # noqa: ANN401 - typer does not export the base of its commands and groups
-    return typer.main.get_command(app)
-
-
 def _problem(words: list[str]) -> str | None:
     """Return what is wrong with the words after `towpath`: commands and options that do not exist."""
-    command = _application()
+    command = root_command()
     while words and isinstance(command, TyperGroup):
         if words[0].startswith("-"):
             break
