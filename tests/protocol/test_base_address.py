@@ -112,11 +112,15 @@ def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: 
         "/demo/assets.git/info",
         "/demo/assets/info/lfs/info/lfs",
         "/demo/assets/info/lfs.git",
+        "/demo/a%0Ab",
+        "/" + "x" * 300,
+        "/",
     ],
 )
-def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, prefix: str) -> None:
+def test_no_other_address_leads_into_a_repository(alice: Client, anonymous: Client, stack: Stack, prefix: str) -> None:
     """A segment is never `.` or `..` and has no `=`, so `..` or `%2e%2e` bypasses no check."""
     assert batch_at(alice, stack.origin, prefix) == 404
+    assert batch_at(anonymous, stack.origin, prefix) == 401
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client,
 def test_health_answers_head_as_it_answers_get(
     http: httpx.Client, stack: Stack, ill: str, path: str, *, well: bool
 ) -> None:
-    """Load balancers and `wget --spider` ask by HEAD, and call a server down that answers 405."""
+    """Load balancers and `wget --spider` ask by HEAD, and call a server down that answers 405. POST is 405."""
     origin = stack.origin if well else ill
     whole, head = http.get(f"{origin}{path}"), http.head(f"{origin}{path}")
     assert head.status_code == whole.status_code == (200 if well or path == "/healthz" else 503)
@@ -86,6 +86,7 @@ def test_health_answers_head_as_it_answers_get(
         name: text for name, text in whole.headers.items() if name not in own
     }
     assert head.content == b""
+    assert http.post(f"{origin}{path}").headers["allow"] == "GET, HEAD"
 
 
 def test_every_endpoint_is_described_with_its_statuses(description: dict[str, Any]) -> None:
