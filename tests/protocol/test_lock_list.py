@@ -140,7 +140,7 @@ def test_a_limit_that_is_no_number_is_422(there: Client, limit: str) -> None:
     assert "limit" in answer.json()["message"]
 
 
-@pytest.mark.parametrize("cursor", ["abc", "\u0661", "\x00", "x" * 5000])
+@pytest.mark.parametrize("cursor", ["abc", "-1", "0", "1.5", "9" * 20, "\u0661", "\x00", "x" * 5000])
 def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
     """A bad cursor must not look like the end of the list, so it is 422 (docs/protocol.md, "List locks")."""
     answer = there.locks(cursor=cursor)

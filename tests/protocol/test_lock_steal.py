@@ -128,6 +128,7 @@ def test_a_note_is_in_every_list(alice: Client, bob: Client, dialect: Dialect) -
     assert lock["note"] == note
     assert "note" not in plain
     assert alice.locks(path=lock["path"]).json() == {"locks": [lock]}
+    assert lock in alice.verify_locks(limit=1000).json()["ours"]
     assert bob.lock(lock["path"], ref=OF_BOB).json()["lock"] == lock
     batch = alice.post("/locks/batch/lock", {"paths": [f"{lock['path']}/b"], "note": note, "atomic": True}).json()
     assert batch["locks"][0]["note"] == note

@@ -55,7 +55,7 @@ def test_no_field_hides_a_lock(there: Client, locks: list[dict[str, Any]], field
     assert there.verify_locks(**fields).json() == {"ours": of(locks, "alice"), "theirs": of(locks, "bob")}
 
 
-@pytest.mark.parametrize("cursor", ["abc", "\x00"])
+@pytest.mark.parametrize("cursor", ["abc", "-1", "0", "1.5", "9" * 20, "\x00"])
 def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
     """A bad cursor must not look like the end of the list, so it is 422 (protocol: verification, cursor)."""
     answer = there.verify_locks(cursor=cursor)

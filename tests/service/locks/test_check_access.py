@@ -48,12 +48,6 @@ async def test_the_access_ends_with_the_token_that_was_shown(service: RunningLoc
         await service.peer.call(service.access.CheckAccess, request)
 
 
-async def test_names_are_case_sensitive(service: RunningLocks, team: Team) -> None:
-    """Another case is no repository: whoever asks for it has misspelt the name."""
-    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-        await service.check(team.alice, team.repository.upper(), READ)
-
-
 @pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 5, -1])
 async def test_no_permission_asked(service: RunningLocks, team: Team, permission: int) -> None:
     """A call that does not say what is wanted is refused."""

@@ -57,7 +57,7 @@ def paths_of(locks: Sequence[pb.ReleasedLock]) -> list[str]:
     return [each.lock.path for each in locks]
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2, 3])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 5, 6])
 async def test_filters(service: RunningLocks, team: Team, limit: int) -> None:
     """Each filter holds on every page, and the latest release is first, whatever the order of the records."""
     await release(service, team, "a", age=timedelta(days=1))

@@ -1,6 +1,5 @@
 """Notes of locks, and reasons of their removal."""
 
-import uuid
 from typing import Any
 
 import pytest
@@ -11,23 +10,7 @@ from services.common.errors import AlreadyExists, InvalidArgument, Reason
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 
-NOTE = "until Friday:\nthe boss fight \N{DRAGON}"
 LONGEST = "\N{DRAGON}" * 500
-
-
-async def test_a_note_is_shown_wherever_the_lock_is(service: RunningLocks, team: Team) -> None:
-    """The creation, its repetition, the conflict, lists and the removal have the note."""
-    key = uuid.uuid4().hex
-    lock = await service.create(team.repository_id, team.alice, "f1.dat", key=key, note=NOTE)
-    assert lock.note == NOTE
-    assert await service.create(team.repository_id, team.alice, "f1.dat", key=key, note=NOTE) == lock
-    with refused(AlreadyExists, Reason.PATH_LOCKED) as caught:
-        await service.create(team.repository_id, team.bob, "f1.dat", note="mine")
-    assert caught.value.detail == lock
-    assert list((await service.list(team.repository_id)).locks) == [lock]
-    assert list((await service.verify(team.repository_id, team.bob)).theirs) == [lock]
-    assert await service.delete(team.repository_id, team.alice, lock.id, key=key) == lock
-    assert await service.delete(team.repository_id, team.alice, lock.id, key=key) == lock
 
 
 async def test_the_note_of_many_locks(service: RunningLocks, team: Team) -> None:

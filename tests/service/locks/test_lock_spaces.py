@@ -53,15 +53,6 @@ async def test_a_path_is_locked_once_in_each_space(service: RunningLocks, team: 
     assert await ids(service, team) == await ids(service, team, path="f1") == everything
 
 
-async def test_without_rules_the_ref_has_no_meaning(service: RunningLocks, team: Team) -> None:
-    """As the interface has it: a lock is of a path, whatever the ref."""
-    lock = await service.create(team.repository_id, team.alice, "f1", ref=ONE)
-    assert lock.space == ""
-    with refused(AlreadyExists, Reason.PATH_LOCKED):
-        await service.create(team.repository_id, team.bob, "f1", ref=TWO)
-    assert await ids(service, team, TWO) == [lock.id]
-
-
 async def test_locks_that_stand_keep_their_space(service: RunningLocks, team: Team) -> None:
     """A change of the rules counts at once for new locks and for lists, and for no lock that stands."""
     before = await service.create(team.repository_id, team.alice, "f1", ref=ONE)
