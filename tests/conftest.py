@@ -20,6 +20,8 @@ from xdist.scheduler import LoadFileScheduling
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
+from tests.support.browser import Browser, running_browser
+from tests.support.oidc_provider import OidcProvider, running_provider
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.prepared import prepared_folders
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
@@ -145,3 +147,17 @@ def seaweedfs_backend(seaweedfs: SeaweedFS) -> BackendFactory:
 def azurite_backend(azurite: Azurite) -> BackendFactory:
     """A function that opens backends on the server for Azure's blobs, each below a prefix that is new."""
     return lambda name: azurite.backend(f"{name}-{secrets.token_hex(4)}")
+
+
+@pytest.fixture(scope="module")
+async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
+    """A real provider of OpenID Connect, for a file of tests."""
+    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
+        yield running
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    """A browser in which nobody has signed in."""
+    async with running_browser(tmp_path) as running:
+        yield running

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from tests.support.browser import Browser, running_browser
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import Client, content
-from tests.support.oidc_provider import OidcProvider, running_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.programs import PATH
 from tests.support.sign_in import address_in, sign_in
 from tests.support.stack import TOWPATH, Stack
@@ -26,13 +26,6 @@ ISSUER = "helper-sso"
 GROUP = "helper-artists"
 USER = f"alice@{ISSUER}"
 """There is a user alice already, who is somebody else."""
-
-
-@pytest.fixture(scope="module")
-async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
-    """The provider."""
-    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +39,6 @@ def issuer(stack: Stack, provider: OidcProvider) -> Iterator[None]:
     yield
     stack.towpath("issuer", "remove", ISSUER)
     stack.towpath("group", "remove", GROUP, "--yes")
-
-
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
-    """A browser in which nobody has signed in."""
-    async with running_browser(tmp_path) as running:
-        yield running
 
 
 @dataclass

@@ -16,6 +16,7 @@ from tests.support.http import Client
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
+from tests.support.tabs import Tab
 
 _numbers = itertools.count()
 
@@ -92,6 +93,21 @@ async def new_place(facade: RunningFacade, inner: Inner, *, public: bool = False
 async def place(facade: RunningFacade, inner: Inner) -> Place:
     """A repository, for one test."""
     return await new_place(facade, inner)
+
+
+@pytest.fixture
+async def tab(place: Place) -> AsyncIterator[Tab]:
+    """A tab in which alice, who writes, has signed in."""
+    async with Tab(place.facade.origin) as tab:
+        await tab.sign_in(place.inner.tokens["alice"])
+        yield tab
+
+
+@pytest.fixture
+async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
+    """A tab in which nobody has signed in."""
+    async with Tab(facade.origin) as tab:
+        yield tab
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, Unauthenticated
 from tests.service.facade.conftest import Inner, Place
-from tests.service.facade.test_sign_in import Terminal, browser, terminal
-from tests.service.locks.issuers import add_group, authenticate
+from tests.service.facade.test_sign_in import Terminal, terminal
+from tests.service.locks.issuers import add_group, add_provider, authenticate
 from tests.support.browser import Browser
 from tests.support.http import Client, content
 from tests.support.keycloak import GROUP, PASSWORD, USER, Keycloak, running_keycloak
@@ -21,9 +21,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 pytestmark = pytest.mark.drill
 
-__all__ = ["browser", "terminal"]
-
-pytestmark = pytest.mark.drill
+__all__ = ["terminal"]
 
 
 @pytest.fixture(scope="package")
@@ -36,14 +34,7 @@ async def keycloak(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ke
 @pytest.fixture(scope="package")
 async def issuer(inner: Inner, keycloak: Keycloak) -> str:
     """The name of Keycloak at the lock service."""
-    request = admin.CreateIssuerRequest(
-        name="keycloak",
-        url=keycloak.url,
-        client_id=keycloak.client_id,
-        user_claim="preferred_username",
-        groups_claim="groups",
-    )
-    return (await inner.locks.admin_peer.call(inner.locks.admin.CreateIssuer, request)).issuer.name
+    return await add_provider(inner.locks, "keycloak", keycloak)
 
 
 async def sign_in(browser: Browser, user: str) -> None:

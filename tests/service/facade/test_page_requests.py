@@ -22,21 +22,6 @@ GIT_LFS = "application/vnd.git-lfs+json"
 PROXY = {"x_forwarded_proto": "https", "x_forwarded_host": "lfs.example.org", "x_forwarded_prefix": "/lfs"}
 
 
-@pytest.fixture
-async def tab(place: Place) -> AsyncIterator[Tab]:
-    """A tab in which alice, who writes, has signed in."""
-    async with Tab(place.facade.origin) as tab:
-        await tab.sign_in(place.inner.tokens["alice"])
-        yield tab
-
-
-@pytest.fixture
-async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
-    """A tab in which nobody has signed in."""
-    async with Tab(facade.origin) as tab:
-        yield tab
-
-
 @pytest.fixture(scope="module")
 async def behind_proxy(inner: Inner) -> AsyncIterator[RunningFacade]:
     """A facade that trusts this host as its proxy."""

@@ -1,48 +1,26 @@
 """Sign-in to the pages at a real provider of OpenID Connect, in a real browser."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from towpath.access.v1 import admin_service_pb2 as admin
 
 from tests.service.facade.conftest import Inner
-from tests.support.browser import Browser, running_browser
+from tests.service.locks.issuers import add_provider
+from tests.support.browser import Browser
 from tests.support.facade import RunningFacade
-from tests.support.oidc_provider import OidcProvider, running_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.waiting import STEP_SECONDS, until
 
 LEAVE = "/-/sign-in/with/pages-sso"
 BACK = "/-/sign-in/callback"
 
 
-@pytest.fixture(scope="package")
-async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
-    """The provider."""
-    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
-        yield running
-
-
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 async def issuer(inner: Inner, provider: OidcProvider) -> None:
     """Make the provider an issuer at the lock service."""
-    request = admin.CreateIssuerRequest(
-        name="pages-sso",
-        url=provider.url,
-        client_id=provider.client_id,
-        user_claim="preferred_username",
-        groups_claim="groups",
-    )
-    await inner.locks.admin_peer.call(inner.locks.admin.CreateIssuer, request)
-
-
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
-    """A browser in which nobody has signed in."""
-    async with running_browser(tmp_path) as running:
-        yield running
+    await add_provider(inner.locks, "pages-sso", provider)
 
 
 @pytest.fixture

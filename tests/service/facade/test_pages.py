@@ -1,7 +1,7 @@
 """Sessions of browsers and the forms of the pages, as attackers send them."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from pydantic import SecretStr
@@ -9,26 +9,11 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.facade.auth.sessions import PendingSignIn, Session, SessionCookies
 from tests.service.facade.conftest import Inner, Place, new_place
-from tests.support.facade import SIGNING_KEY, RunningFacade
+from tests.support.facade import SIGNING_KEY
 from tests.support.tabs import SESSION, Tab, cookie_of, is_sign_in
 from tests.support.waiting import STEP_SECONDS, until
 
 OTHER_KEY = "another key that signs nothing outside of these tests"
-
-
-@pytest.fixture
-async def tab(place: Place) -> AsyncIterator[Tab]:
-    """A tab in which alice, who writes, has signed in."""
-    async with Tab(place.facade.origin) as tab:
-        await tab.sign_in(place.inner.tokens["alice"])
-        yield tab
-
-
-@pytest.fixture
-async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
-    """A tab in which nobody has signed in."""
-    async with Tab(facade.origin) as tab:
-        yield tab
 
 
 async def lock_of(place: Place, path: str) -> str:

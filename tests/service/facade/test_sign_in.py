@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,11 @@ import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from tests.service.facade.conftest import Inner, Place
-from tests.service.locks.issuers import add_group
-from tests.support.browser import Browser, running_browser
+from tests.service.locks.issuers import add_group, add_provider
+from tests.support.browser import Browser
 from tests.support.facade import RunningFacade
 from tests.support.http import Client, content, oid_of
-from tests.support.oidc_provider import OidcProvider, running_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.postgres import TestPostgres
 from tests.support.programs import PATH, needed
 from tests.support.sign_in import address_in, sign_in
@@ -26,31 +26,10 @@ from tests.support.waiting import STEP_SECONDS
 HELPER = f"!{sys.executable} -m services.cli.sign_in.credential_helper"
 
 
-@pytest.fixture(scope="package")
-async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
-    """The provider."""
-    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def issuer(inner: Inner, provider: OidcProvider) -> str:
     """The name of the provider at the lock service."""
-    request = admin.CreateIssuerRequest(
-        name="sso",
-        url=provider.url,
-        client_id=provider.client_id,
-        user_claim="preferred_username",
-        groups_claim="groups",
-    )
-    return (await inner.locks.admin_peer.call(inner.locks.admin.CreateIssuer, request)).issuer.name
-
-
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
-    """A browser in which nobody has signed in."""
-    async with running_browser(tmp_path) as running:
-        yield running
+    return await add_provider(inner.locks, "sso", provider)
 
 
 @dataclass

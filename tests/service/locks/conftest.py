@@ -1,8 +1,11 @@
 """A running lock service for each file of tests, and a repository with its people for each test."""
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -11,6 +14,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from services.database.engine import create_engine
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
+from tests.support.storage import RunningStorage, running_storage
 
 _numbers = itertools.count(1)
 
@@ -73,3 +77,33 @@ async def new_team(service: RunningLocks) -> Team:
     for name in (alice, bob):
         await service.grant(name, repository, admin.ROLE_WRITE)
     return team
+
+
+@dataclass(frozen=True)
+class Both:
+    """A lock service, the storage service that it calls, and the folder of both."""
+
+    locks: RunningLocks
+    storage: RunningStorage
+    folder: Path
+
+
+@asynccontextmanager
+async def running_both(
+    postgres: TestPostgres, folder: Path, *, limits: Mapping[str, Any] | None = None
+) -> AsyncIterator[Both]:
+    """Run both services, each on a database of its own; `limits` are settings of the lock service."""
+    async with (
+        running_storage(await postgres.create_database(), folder) as storage,
+        running_locks(
+            await postgres.create_database(), folder, storage_address=storage.address, limits=limits
+        ) as locks,
+    ):
+        yield Both(locks, storage, folder)
+
+
+@pytest.fixture(scope="module")
+async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
+    """Both services, for a file of tests."""
+    async with running_both(postgres, tmp_path_factory.mktemp("both")) as running:
+        yield running

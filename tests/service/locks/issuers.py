@@ -6,7 +6,9 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from tests.support.issuer import AUDIENCE, Issuer
+from tests.support.keycloak import Keycloak
 from tests.support.locks import RunningLocks
+from tests.support.oidc_provider import OidcProvider
 from tests.support.postgres import TestPostgres
 
 
@@ -29,6 +31,18 @@ async def add_issuer(
         client_id=client_id,
     )
     return (await service.admin_peer.call(service.admin.CreateIssuer, request)).issuer
+
+
+async def add_provider(service: RunningLocks, name: str, provider: OidcProvider | Keycloak) -> str:
+    """Add a provider at which people sign in to a lock service, and return the name of the issuer."""
+    request = admin.CreateIssuerRequest(
+        name=name,
+        url=provider.url,
+        client_id=provider.client_id,
+        user_claim="preferred_username",
+        groups_claim="groups",
+    )
+    return (await service.admin_peer.call(service.admin.CreateIssuer, request)).issuer.name
 
 
 async def allow(

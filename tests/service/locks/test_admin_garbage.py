@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
 
 import pytest
 from google.protobuf.message import Message
@@ -24,34 +23,14 @@ from services.common.errors import (
 )
 from services.common.rpc.client import ServiceClient
 from services.common.rpc.streams import exchange
+from tests.service.locks.conftest import Both
 from tests.support.garbage import header as header_of
 from tests.support.garbage import retained
-from tests.support.locks import RunningLocks, running_locks
-from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, running_storage
+from tests.support.locks import RunningLocks
 from tests.support.waiting import STEP_SECONDS
 
 _numbers = itertools.count(1)
 NOBODY = "0" * 64
-
-
-@dataclass(frozen=True)
-class Both:
-    """A lock service and the storage service that it calls."""
-
-    locks: RunningLocks
-    storage: RunningStorage
-
-
-@pytest.fixture(scope="module")
-async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
-    """Both services, each on a database of its own."""
-    folder = tmp_path_factory.mktemp("both")
-    async with (
-        running_storage(await postgres.create_database(), folder) as storage,
-        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
-    ):
-        yield Both(locks, storage)
 
 
 def terms(*, apply: bool = False, listed: bool = False, most: int = 100) -> pb.CollectionTerms:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,36 +14,21 @@ from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
 from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, Reason
 from services.common.rpc.client import ServiceClient
+from tests.service.locks.conftest import Both, running_both
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, oid_of, running_storage
+from tests.support.storage import oid_of, running_storage
 from tests.support.waiting import until_answer
 
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True)
-class Both:
-    """A lock service and the storage service that it calls."""
-
-    locks: RunningLocks
-    storage: RunningStorage
-
-
 @pytest.fixture(scope="module")
 async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
-    """Both services, each on a database of its own."""
+    """Both services, without a bin for repositories."""
     folder = tmp_path_factory.mktemp("both")
-    async with (
-        running_storage(await postgres.create_database(), folder) as storage,
-        running_locks(
-            await postgres.create_database(),
-            folder,
-            storage_address=storage.address,
-            limits={"repository_bin_days": 0},
-        ) as locks,
-    ):
-        yield Both(locks, storage)
+    async with running_both(postgres, folder, limits={"repository_bin_days": 0}) as running:
+        yield running
 
 
 async def _repository(service: RunningLocks) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """Stores through AdminService, with a real storage service behind it."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,15 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1.store_service_pb2 import Store
 
 from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason
-from tests.support.locks import RunningLocks, refused, running_locks
+from tests.service.locks.conftest import Both, running_both
+from tests.support.locks import refused, running_locks
 from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, running_storage
+from tests.support.storage import running_storage
 from tests.support.waiting import until_answer
 
 
-@dataclass(frozen=True)
-class Site:
-    """A lock service, the storage service that it calls, and a folder for more stores."""
-
-    locks: RunningLocks
-    storage: RunningStorage
-    folder: Path
+class Site(Both):
+    """Both services, whose folder has room for more stores."""
 
     async def add(self, name: str, url: str | None = None) -> Store:
         """Add a store; without a URL, one in a folder of its own."""
@@ -61,11 +56,8 @@ class Site:
 @pytest.fixture
 async def site(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[Site]:
     """Both services, each on a database of its own."""
-    async with (
-        running_storage(await postgres.create_database(), tmp_path) as storage,
-        running_locks(await postgres.create_database(), tmp_path, storage_address=storage.address) as locks,
-    ):
-        yield Site(locks, storage, tmp_path)
+    async with running_both(postgres, tmp_path) as both:
+        yield Site(both.locks, both.storage, tmp_path)
 
 
 async def test_a_site_begins_with_one_store(site: Site) -> None:

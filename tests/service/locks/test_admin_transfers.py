@@ -26,9 +26,9 @@ from services.common.errors import (
     from_status,
 )
 from services.common.rpc.client import ServiceClient
-from tests.support.locks import RunningLocks, refused, running_locks
-from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, chunks_of, oid_of, running_storage
+from tests.service.locks import conftest
+from tests.support.locks import RunningLocks, refused
+from tests.support.storage import RunningStorage, chunks_of, oid_of
 
 _numbers = itertools.count(1)
 ORIGIN = "https://old.example/studio/film"
@@ -118,25 +118,11 @@ def _error_of(outcome: pb.ImportObjectsResponse.ImportOutcome) -> ServiceError |
     return from_status(status)
 
 
-@pytest.fixture(scope="module")
-async def services(
-    postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[tuple[RunningLocks, RunningStorage]]:
-    """Both services, each on a database of its own."""
-    folder = tmp_path_factory.mktemp("both")
-    async with (
-        running_storage(await postgres.create_database(), folder) as storing,
-        running_locks(await postgres.create_database(), folder, storage_address=storing.address) as locks,
-    ):
-        yield locks, storing
-
-
 @pytest.fixture
-async def both(services: tuple[RunningLocks, RunningStorage]) -> Both:
+async def both(both: conftest.Both) -> Both:
     """Both services, and a new repository."""
-    locks, storing = services
     name = f"transfers/{next(_numbers)}"
-    return Both(locks, storing, name, await locks.add_repository(name))
+    return Both(both.locks, both.storage, name, await both.locks.add_repository(name))
 
 
 async def test_what_is_held_is_told(both: Both) -> None:

@@ -1,6 +1,6 @@
 """Sign-in in a browser by authorization code with PKCE: at a real provider, and at one that answers as a test likes."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -20,34 +20,20 @@ from services.common.errors import (
 from services.locks.issuers import redemption
 from tests.service.locks.browser_sign_in import REDIRECT_URI, BrowserSignIn
 from tests.service.locks.conftest import Team
-from tests.service.locks.issuers import add_group, add_issuer, authenticate, check
+from tests.service.locks.issuers import add_group, add_issuer, add_provider, authenticate, check
 from tests.support.authorization import authorize
 from tests.support.issuer import Issuer, running_issuer
 from tests.support.locks import RunningLocks, refused
-from tests.support.oidc_provider import OidcProvider, running_provider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.postgres import TestPostgres
 
 CLIENT = "towpath"
 
 
 @pytest.fixture(scope="module")
-async def provider(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OidcProvider]:
-    """A real provider."""
-    async with running_provider(tmp_path_factory.mktemp("provider")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 async def sso(service: RunningLocks, provider: OidcProvider) -> str:
     """The name of the real provider at the service."""
-    request = admin.CreateIssuerRequest(
-        name="sso",
-        url=provider.url,
-        client_id=provider.client_id,
-        user_claim="preferred_username",
-        groups_claim="groups",
-    )
-    return (await service.admin_peer.call(service.admin.CreateIssuer, request)).issuer.name
+    return await add_provider(service, "sso", provider)
 
 
 @pytest.fixture

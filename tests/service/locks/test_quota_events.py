@@ -16,9 +16,10 @@ from services.locks.access.limited_groups import LimitedGroups
 from services.locks.audit.recorder import watch_transactions
 from services.locks.storage_client import StorageClient
 from services.locks.webhooks.quota_events import tell_quota_events
-from tests.support.locks import RunningLocks, refused, running_locks
+from tests.service.locks.conftest import running_both
+from tests.support.locks import RunningLocks, refused
 from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, failure, running_storage
+from tests.support.storage import RunningStorage, failure
 from tests.support.waiting import until, until_answer
 
 RECORDED = """
@@ -62,11 +63,8 @@ class Both:
 @pytest.fixture
 async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
     """Both services, with the repository 1."""
-    folder = tmp_path_factory.mktemp("both")
-    async with (
-        running_storage(await postgres.create_database(), folder) as storage,
-        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
-    ):
+    async with running_both(postgres, tmp_path_factory.mktemp("both")) as services:
+        locks, storage = services.locks, services.storage
         await locks.add_repository("studio/film")
         database = Database(create_engine(locks.database_url, schema="locks", pool_size=4))
         watch_transactions(database.engine)

@@ -1,7 +1,6 @@
 """The life of a repository: archived, renamed with an earlier name that goes on, removed into the bin, and back."""
 
 import itertools
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,22 +20,13 @@ from services.common.errors import (
     Reason,
     Unauthenticated,
 )
+from tests.service.locks.conftest import Both
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
-from tests.support.storage import RunningStorage, running_storage
 from tests.support.waiting import until
 
 _numbers = itertools.count(1)
 READ, WRITE, ANY_REF = access.PERMISSION_READ, access.PERMISSION_WRITE, access.PERMISSION_WRITE_ANY_REF
-
-
-@dataclass(frozen=True)
-class Both:
-    """A lock service and the storage service that it calls."""
-
-    locks: RunningLocks
-    storage: RunningStorage
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -56,17 +46,6 @@ class Film:
         statuses = await self.both.storage.statuses(self.id, self.oid)
         locks = [lock.id for lock in (await self.both.locks.list(self.id)).locks]
         return (found, statuses, locks) == (self.id, [storage_pb.OBJECT_STATUS_PRESENT], [self.lock_id])
-
-
-@pytest.fixture(scope="module")
-async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
-    """Both services, each on a database of its own."""
-    folder = tmp_path_factory.mktemp("life")
-    async with (
-        running_storage(await postgres.create_database(), folder) as storage,
-        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
-    ):
-        yield Both(locks, storage, folder)
 
 
 @pytest.fixture
