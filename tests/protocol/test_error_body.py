@@ -130,8 +130,9 @@ def test_answers_to_actions_carry_the_request_id_too(alice: Client) -> None:
         b"POST /a/locks HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
         b"POST /a/locks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"GET /a/locks HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 200000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 200000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, request_head: bytes) -> None:
     """Even a request that is no HTTP gets an Error body, never 500, and ends no process (trap-27)."""

@@ -36,23 +36,6 @@ async def _is_busy(client: Client, facade: RunningFacade) -> bool:
     return not await _is_idle(client, facade)
 
 
-async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Place) -> None:
-    """The facade answers, drains, then closes, so that a client that sends on sees no reset (client-early-refusal)."""
-    action = await _upload_action(place, content("refused", 100))
-    bad = Action(action.href, {"Authorization": "Bearer x"})
-    async with raw.connected(place.facade) as (reader, writer):
-        writer.write(raw.head(bad, "PUT", Content_Length=str(20 * MIB)) + b"x" * MIB)
-        await writer.drain()
-        status, headers, body = await raw.answer(reader)
-        assert (status, headers["connection"]) == (403, "close")
-        assert json.loads(body)["message"]
-        for _ in range(19):
-            writer.write(b"x" * MIB)
-            await writer.drain()
-        async with asyncio.timeout(STEP_SECONDS):
-            assert await reader.read() == b""
-
-
 @pytest.mark.parametrize("path", ["objects/batch", "locks", "locks/verify", "locks/1/unlock"])
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_nobody_in_particular_is_refused_before_the_body(place: Place, path: str, *, is_known: bool) -> None:
@@ -77,16 +60,6 @@ async def test_nobody_in_particular_locks_nothing_that_all_may_read(place: Place
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length="1000"))
         assert (await raw.answer(reader))[0] == 401
-
-
-async def test_a_wrong_length_is_refused_before_the_body(place: Place) -> None:
-    """The size is that of the token."""
-    action = await _upload_action(place, content("length", 100))
-    async with raw.connected(place.facade) as (reader, writer):
-        writer.write(raw.head(action, "PUT", Content_Length=str(20 * MIB)))
-        status, _, body = await raw.answer(reader)
-    assert status == 400
-    assert "content-length" in json.loads(body)["message"]
 
 
 async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Place) -> None:
@@ -236,29 +209,6 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
             writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
         await until(lambda: _is_idle(alice, facade), "the download ends")
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"PUT /x HTTP/1.1\r\nContent-Length: many\r\n\r\n",
-        b"POST /x HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X-Header: " + b"x" * 100_000 + b"\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\n\r\n",
-    ],
-    ids=range(7),
-)
-async def test_what_is_no_http_has_an_error_body_too(place: Place, sent: bytes) -> None:
-    """A request that is no HTTP gets an error body and never ends the process (trap-27)."""
-    async with raw.connected(place.facade) as (reader, writer):
-        writer.write(sent)
-        status, headers, body = await raw.answer(reader)
-    assert (status, headers["content-type"]) == (400, "application/vnd.blob+json")
-    assert json.loads(body)["message"]
-    assert json.loads(body)["request_id"] == headers["x-request-id"]
 
 
 async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:

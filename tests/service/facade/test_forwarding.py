@@ -1,7 +1,6 @@
 """A facade behind proxies that it trusts, and in front of callers that claim to be some (trap-33)."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
@@ -57,16 +56,6 @@ async def test_a_malformed_host_is_refused(proxied: Place, host: str) -> None:
         refused = await alice.batch("upload", (oid_of(DATA), len(DATA)))
         assert (refused.status_code, "host" in refused.json()["message"]) == (400, True)
         assert (await alice.locks()).status_code == 200
-
-
-async def test_the_public_address_wins(inner: Inner) -> None:
-    """Over all that a proxy says; a sub-path is a part of it."""
-    settings: dict[str, Any] = {"trusted_proxies": "127.0.0.1", "public_url": "https://public.example/towpath"}
-    async with inner.running_facade(**settings) as facade:
-        public = await new_place(facade, inner)
-        async with public.client() as alice:
-            href = await _href(alice, **OUTSIDE)
-    assert href == f"https://public.example/towpath/{public.name}/objects/{oid_of(DATA)}"
 
 
 async def test_bad_credentials_are_counted_for_the_client_not_for_the_proxy(inner: Inner) -> None:

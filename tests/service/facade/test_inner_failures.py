@@ -1,29 +1,16 @@
-"""Answers to a client when an inner service lacks something or does not answer; failures are in tests/protocol."""
+"""Answers to a client when an inner service does not answer or is an older one; failures are in tests/protocol."""
 
 import httpx
 import pytest
 from google.protobuf.message import Message
 from towpath.access.v1 import access_service_pb2 as access
-from towpath.locks.v1 import lock_service_pb2 as locks
 
-from services.common.errors import AlreadyExists, Reason, Unauthenticated, Unimplemented
+from services.common.errors import Reason, Unauthenticated, Unimplemented
 from services.facade.auth.action_tokens import Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.loop import never
 from tests.support.waiting import STEP_SECONDS, until
-
-
-async def test_a_lock_without_owner_is_a_502(scripted: tuple[Scripted, RunningFacade]) -> None:
-    """A client crashes on it (client-4); so it does on a lock that is not there."""
-    inner, facade = scripted
-    inner.reply("CreateLock", locks.CreateLockResponse())
-    inner.reply("VerifyLocks", locks.VerifyLocksResponse(theirs=[locks.Lock(id="1", path="a")]))
-    async with client_of(facade) as client:
-        check_error(await client.lock("a"), 502)
-        check_error(await client.post("locks/verify"), 502)
-        inner.fail("CreateLock", AlreadyExists(Reason.PATH_LOCKED, "locked"))
-        check_error(await client.lock("a"), 502)
 
 
 async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted, RunningFacade]) -> None:
