@@ -57,6 +57,7 @@ async def test_the_longest_path(service: RunningLocks, team: Team) -> None:
     with refused(AlreadyExists, Reason.PATH_LOCKED) as caught:
         await service.create(team.repository_id, team.bob, path)
     assert caught.value.detail == lock
+    assert team.alice_name in caught.value.message
     assert list((await service.list(team.repository_id, path=path)).locks) == [lock]
     assert await service.delete(team.repository_id, team.alice, lock.id) == lock
 

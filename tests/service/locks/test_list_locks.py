@@ -42,12 +42,13 @@ async def _fill(service: RunningLocks, team: Team, count: int) -> list[pb.Lock]:
 
 
 async def test_in_the_order_of_their_creation(service: RunningLocks, team: Team) -> None:
-    """The oldest comes first, each with its owner's name."""
+    """The oldest comes first, each with its owner's name; to a user who does not exist all are those of others."""
     locks = await _fill(service, team, 4)
     page = await service.list(team.repository_id)
     assert list(page.locks) == locks
     assert [lock.owner_name for lock in page.locks] == [team.alice_name, team.bob_name] * 2
     assert page.next_cursor == ""
+    assert list((await service.verify(team.repository_id, 2**62)).theirs) == locks
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 1000])
