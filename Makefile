@@ -10,7 +10,7 @@ DIST ?= dist
 SITE ?= build/site
 ENV_FILE ?= .env
 # More than cores: most tests wait for other processes.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 # Files that share what they start stay on one worker, and the longest come first (tests/conftest.py).
 PYTEST = $(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --no-loadscope-reorder
 # Without bytecode each start of Python compiles Towpath again, and the tests start it a thousand times.

@@ -46,7 +46,7 @@ def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContext
     """Return a function that runs a site on as many hosts as the option --hosts says."""
     if request.config.getoption("--hosts") == 1:
         # Two hosts have a proxy before them, which they trust.
-        return partial(running_stack, environment={"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"})
+        return partial(running_stack, "--demo", environment={"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"})
     if request.config.getoption("--storage") == "disk":
         raise pytest.UsageError("--hosts 2 needs --storage s3 or s3-direct, as two hosts share no disk")
     return running_two_hosts

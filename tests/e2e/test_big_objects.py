@@ -35,7 +35,7 @@ _pattern = memoryview(content("a big object", BLOCK - 8))
 @pytest.fixture(scope="module")
 def roomy() -> Iterator[Stack]:
     """A stack of its own, whose data folder goes with its big object."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         yield stack
 
 

@@ -18,7 +18,7 @@ def _pids(stack: Stack, name: str) -> set[int]:
 @pytest.mark.drill
 async def test_the_other_facade_takes_what_comes() -> None:
     """While one of two facades hangs, new connections are the other one's; it is started again in the end."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         hanging = stack.service("facade")
         hanging.send_signal(signal.SIGSTOP)
         for _ in range(20):
@@ -33,7 +33,7 @@ async def test_the_other_facade_takes_what_comes() -> None:
 @pytest.mark.drill
 async def test_what_hangs_is_started_again(name: str) -> None:
     """A service, or Postgres, that is stopped comes back by itself, and people go on."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         hanging = stack.service(name)
         hanging.send_signal(signal.SIGSTOP)
         await until(lambda: not hanging.is_running() or hanging.pid not in _pids(stack, name), "it is ended")

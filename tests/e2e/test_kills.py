@@ -35,7 +35,7 @@ async def test_everything_is_killed_amid_small_uploads() -> None:
     def more_than(count: int) -> Callable[[], bool]:
         return lambda: len(acknowledged) > count
 
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         for _ in range(ROUNDS):
             async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
                 known = len(acknowledged)

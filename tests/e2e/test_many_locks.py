@@ -22,7 +22,7 @@ _MAX_CONCURRENCY = 16
 @pytest.fixture(scope="module")
 def crowded() -> Iterator[Stack]:
     """A stack of its own, for its many locks."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         yield stack
 
 

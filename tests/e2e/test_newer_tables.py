@@ -24,7 +24,7 @@ from tests.support.waiting import STEP_SECONDS
 @pytest.mark.drill
 async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
     """It serves on while they are migrated, starts again afterwards and says so, until they need a newer one."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         url = SecretStr(EmbeddedPostgres(stack.data / "postgres", runtime_directory(stack.data)).url)
         await migrate_later(url, STORAGE, tmp_path / "storage")
         later = await migrate_later(url, LOCKS, tmp_path / "locks")

@@ -28,7 +28,7 @@ FREEZE_SECONDS = 5
 @pytest.fixture(scope="module")
 def failing() -> Iterator[Stack]:
     """One stack for all the outages."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         yield stack
 
 

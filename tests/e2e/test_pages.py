@@ -181,6 +181,9 @@ async def test_a_revoked_token(browser: Browser, own: Stack) -> None:
     token = own.towpath("token", "add", "bob", "--name", name)["secret"]
     async with window(browser, own.origin) as opened:
         await opened.sign_in(token, LOCKS)
+        # Until the list is live, a page without a session goes to the sign-in by itself.
+        await asyncio.to_thread(own.towpath, "lock", "add", REPOSITORY, f"{name}.psd")
+        await row(opened, f"{name}.psd").wait_for()
         await asyncio.to_thread(own.towpath, "token", "revoke", "bob", name)
         await opened.page.get_by_text("The list is not live any more.").wait_for()
         await opened.page.get_by_role("link", name="History").click()

@@ -123,7 +123,8 @@ async def run(*arguments: str, environment: dict[str, str]) -> "subprocess.Compl
     return await asyncio.to_thread(finished, [*TOWPATH, *arguments], env=environment)
 
 
-@pytest.mark.parametrize("mode", ["transaction", pytest.param("statement", marks=pytest.mark.drill)])
+@pytest.mark.drill
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
 async def test_other_modes_are_refused_in_one_line(
     mode: str, postgres: TestPostgres, database_url: SecretStr, folder: Path
 ) -> None:

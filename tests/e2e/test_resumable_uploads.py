@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.usefixtures("relayed"), pytest.mark.timeout(3 * LONG_S
 @pytest.fixture(scope="module")
 def site() -> Iterator[Stack]:
     """A `towpath up` of its own, whose services are killed."""
-    with running_stack() as running:
+    with running_stack("--demo") as running:
         yield running
 
 

@@ -26,7 +26,7 @@ from tests.support.waiting import START_SECONDS, STEP_SECONDS
 @pytest.fixture(scope="module")
 def own() -> Iterator[Stack]:
     """A `towpath up --demo` for this module, which its tests leave running."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         yield stack
 
 

@@ -29,14 +29,14 @@ BIG = 32 * 1024 * 1024
 @pytest.fixture
 def stack() -> Iterator[Stack]:
     """A `towpath up --demo` for one test, which may stop it."""
-    with running_stack() as own:
+    with running_stack("--demo") as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def lasting() -> Iterator[Stack]:
     """A `towpath up --demo` for the tests that kill some of its children."""
-    with running_stack() as own:
+    with running_stack("--demo") as own:
         yield own
 
 

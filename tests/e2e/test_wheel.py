@@ -11,6 +11,8 @@ from tests.support.commands import finished
 from tests.support.outside import ROOT, Outside
 from tests.support.waiting import LONG_SECONDS
 
+pytestmark = pytest.mark.drill
+
 EXAMPLES = ROOT / "examples" / "python"
 TYPES = ["types-grpcio", "types-grpcio-reflection", "types-grpcio-status", "types-protobuf"]
 IMPORTS = """
@@ -22,8 +24,6 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"services", "p
 """
 UNTYPED = """
 from towpath.locks.v1 import lock_service_pb2 as pb
-
-pytestmark = pytest.mark.drill
 lock: int = pb.Lock(path=1).path
 """
 

@@ -45,7 +45,7 @@ SMALL = {
 @pytest.fixture(scope="package")
 def stack() -> Iterator[Stack]:
     """The stack of most tests. Many of them send wrong credentials, so it slows those late."""
-    with running_stack(environment=SETTINGS) as stack:
+    with running_stack("--demo", environment=SETTINGS) as stack:
         yield stack
 
 

@@ -15,7 +15,7 @@ from tests.support.waiting import STEP_SECONDS, blocking_until
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[Stack]:
     """A stack whose processes are killed."""
-    with running_stack() as stack:
+    with running_stack("--demo") as stack:
         yield stack
 
 

@@ -30,6 +30,7 @@ _PATIENT = {"TOWPATH_RPC_SECONDS": str(STEP_SECONDS)}
 """The setting with which a machine under load decides about no test: its disk may stand still for 12 s, too."""
 
 TOWPATH = [sys.executable, "-m", "services.cli"]
+ONE_FACADE = ("--demo", "--facades", "1")
 
 
 @dataclass
@@ -218,13 +219,14 @@ def _use_data(data: Path) -> None:
 
 @contextmanager
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
-    """Run a `towpath up` with these arguments, by default with `--demo`, on a data folder of its own that has the demo.
+    """Run a `towpath up` with these arguments, on a data folder of its own that has the demo.
 
+    By default it has the demo and one facade, of which the second costs a sixth of the start.
     If a database is named, the folder is new: the tokens of the demo would be those of another database.
     """
     variables = environment or {}
     with temporary_folder() as folder:
         if "TOWPATH_DATABASE_URL" not in variables and not any("--database-url" in given for given in arguments):
             copy_data(folder / "var")
-        with running(Stack(folder / "var", arguments or ("--demo",), variables, bucket=new_bucket())) as stack:
+        with running(Stack(folder / "var", arguments or ONE_FACADE, variables, bucket=new_bucket())) as stack:
             yield stack
