@@ -185,6 +185,7 @@ async def test_an_expired_token_is_replaced_within_the_push(
     assert await provider.accepts(after["refresh_token"])
 
 
+@pytest.mark.drill
 async def test_an_ended_sign_in_ends_the_push(
     person: Person, clone: Clone, provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_url_and_refusals(deleted: bytes, alices: Clone, remote: Path, stack: 
     assert "Nothing was removed" in told.stdout
 
 
+@pytest.mark.drill
 def test_one_of_several_collects_once_a_week(deleted: bytes, remote: Path, stack: Stack, tmp_path: Path) -> None:
     """Of two commands that stay, one collects, and both are there until they are stopped."""
     arguments = ("gc", REPOSITORY, "--git", str(remote), "--grace=0", "--most=100%", "--apply", "--every=7d", "--json")

@@ -202,6 +202,7 @@ def test_locks_of_mapped_owners(target: Target, git: Path, server: ScriptedServe
     assert "locks" not in target.run(*ask, "--locks", "none")
 
 
+@pytest.mark.drill
 def test_a_bucket(target: Target, seaweedfs: SeaweedFS) -> None:
     """As Gitea and GitLab lay it out; then back to another prefix, from which another import is equal."""
     prefix = target.name.replace("/", "-")

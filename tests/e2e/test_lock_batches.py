@@ -103,6 +103,7 @@ async def test_paths_change_hands_whole(contenders: dict[str, Process], onlooker
     assert await onlooker.all_locks() == []
 
 
+@pytest.mark.drill
 async def test_the_real_client_lists_a_thousand_locks_of_a_batch(
     crowded: Stack, contenders: dict[str, Process], tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def _problems(load: Load) -> list[Request]:
     return [request for request in load.requests if request.problem is not None]
 
 
+@pytest.mark.drill
 async def test_last_uses_are_listed_though_postgres_was_killed(failing: Stack) -> None:
     """The list waits for it, and a use is shown in the end, though nobody shows the token again."""
     secret = failing.towpath("token", "add", "alice", "outage")["secret"]

@@ -84,6 +84,7 @@ async def test_hrefs_lead_back_whatever_a_client_claims(proxy: Proxy, stack: Sta
         assert (await alice.download(oid_of(data), len(data))).content == data
 
 
+@pytest.mark.drill
 def test_a_big_object_is_passed_on_while_it_comes(proxy: Proxy, stack: Stack, tmp_path: Path) -> None:
     """Up and down by the real client, neither cut at 1 MB, nor on the proxy's disk, nor in its memory."""
     size = 300 * MIB

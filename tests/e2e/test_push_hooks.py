@@ -166,7 +166,9 @@ def steal(site: Site, user: str, path: str, *, note: str) -> None:
         assert answer.status_code == 201, answer.text
 
 
-@pytest.mark.parametrize("by_ssh", [False, True], ids=["file", "ssh"])
+@pytest.mark.parametrize(
+    "by_ssh", [pytest.param(False, id="file"), pytest.param(True, id="ssh", marks=pytest.mark.drill)]
+)
 def test_a_stolen_lock_is_enforced(
     request: pytest.FixtureRequest, make_site: Callable[[Sshd | None], Site], *, by_ssh: bool
 ) -> None:

@@ -34,6 +34,7 @@ async def bob(stack: Stack) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.drill
 async def test_one_of_fifty_creators_gets_the_lock(alice: Client, bob: Client) -> None:
     """Each round one 201, and 49 conflicts that show the lock and name its holder (trap-14, trap-17)."""
     for number in range(ROUNDS):

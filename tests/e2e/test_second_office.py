@@ -91,6 +91,7 @@ def _has_all(clone: Clone, files: Files) -> bool:
 
 
 @pytest.mark.usefixtures("relayed")
+@pytest.mark.drill
 def test_sixteen_clones_at_once(offices: TwoOffices, files: Files, pushed: Clone, remote: Path, tmp_path: Path) -> None:
     """Each clone is whole, and the far office has sent each object once."""
     alice = offices.workspace(tmp_path / "near", "alice")

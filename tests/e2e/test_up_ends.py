@@ -234,6 +234,7 @@ async def test_killed_supervisor(stack: Stack) -> None:
     assert stack.stop() == 0
 
 
+@pytest.mark.drill
 async def test_killed_altogether(stack: Stack) -> None:
     """After a kill of everything at once, the next start needs no help, also when the process id is another's now."""
     data = content("before everything dies", 10_000)

@@ -58,6 +58,7 @@ async def _work(services: Services, number: int) -> None:
                 assert (await client.unlock(lock, force=client is bob)).status_code == 200
 
 
+@pytest.mark.drill
 async def test_every_panel_has_data(services: Services, prometheus: Prometheus) -> None:
     """While people work, there is no series that does not come."""
     empty, numbers = _expressions(), count()

@@ -12,7 +12,7 @@ from tests.support.waiting import STEP_SECONDS
 def test_up_serves_metrics_where_it_is_told() -> None:
     """On a free port, which the log tells; on loopback they need no token."""
     environment = {f"TOWPATH_{service.upper()}_METRICS_LISTEN": "127.0.0.1:0" for service in SERVICES}
-    with running_stack(environment={**environment, "TOWPATH_LOG_FORMAT": "json"}) as stack:
+    with running_stack("--demo", environment={**environment, "TOWPATH_LOG_FORMAT": "json"}) as stack:
         addresses = re.findall(r'"address":"(127\.0\.0\.1:[0-9]+)".*"event":"metrics"', stack.log())
         assert len(set(addresses)) == sum(len(stack.services(name)) for name in SERVICES), stack.log()
         assert len(stack.services("facade")) == 2
