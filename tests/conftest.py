@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -72,7 +73,7 @@ class _ByStack(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist has no 
 def _group(file: str) -> str:
     folder = Path(file).parent.name
     shares = folder in {"e2e", "protocol"} and not _OWN_STACK.search((ROOT / file).read_text())
-    return folder if shares else file
+    return f"tests/{folder}" if shares else file
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
@@ -82,8 +83,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and choose the drills of a part."""
-    items.sort(key=lambda item: _LONGEST_FIRST.index(item.path.relative_to(ROOT / "tests").parts[0]))
+    """Begin with what takes longest, so that no worker has a long file left at the end; choose the drills of a part."""
+    groups = [_group(item.nodeid.partition("::")[0]) for item in items]
+    sizes = Counter(groups)
+    folders = [_LONGEST_FIRST.index(group.split("/")[1]) for group in groups]
+    order = sorted(range(len(items)), key=lambda at: (folders[at], -sizes[groups[at]], groups[at]))
+    items[:] = [items[at] for at in order]
     if (part := config.getoption("--part")) is not None:
         if not re.fullmatch(r"\d+/[1-9]\d*", part):
             raise pytest.UsageError(f"--part {part}: expected K/N, such as 1/3")

@@ -120,7 +120,7 @@ async def refused(storage: RunningStorage, *messages: pb.WriteSharedObjectReques
             pass
 
     error = await failure(read())
-    await until(lambda: storage.files() == before)
+    await until(lambda: set(storage.files()) <= set(before))
     return f"{error.status.name} {error.reason}"
 
 
