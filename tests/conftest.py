@@ -84,11 +84,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker has a long file left at the end; choose the drills of a part."""
-    groups = [_group(item.nodeid.partition("::")[0]) for item in items]
-    sizes = Counter(groups)
-    folders = [_LONGEST_FIRST.index(group.split("/")[1]) for group in groups]
-    order = sorted(range(len(items)), key=lambda at: (folders[at], -sizes[groups[at]], groups[at]))
-    items[:] = [items[at] for at in order]
+    groups = {item: _group(item.nodeid.partition("::")[0]) for item in items}
+    sizes = Counter(groups.values())
+
+    def rank(item: pytest.Item) -> tuple[int, int, str]:
+        group = groups[item]
+        return _LONGEST_FIRST.index(group.split("/")[1]), -sizes[group], group
+
+    items.sort(key=rank)
     if (part := config.getoption("--part")) is not None:
         if not re.fullmatch(r"\d+/[1-9]\d*", part):
             raise pytest.UsageError(f"--part {part}: expected K/N, such as 1/3")

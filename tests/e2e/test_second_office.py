@@ -56,7 +56,7 @@ def offices() -> Iterator[TwoOffices]:
     """Both offices; the cache asks the upstream for rights anew after a second."""
     metrics = free_address()
     with (
-        running_stack("--demo", "--facades", "1", environment={"TOWPATH_FACADE_METRICS_LISTEN": metrics}) as far,
+        running_stack(environment={"TOWPATH_FACADE_METRICS_LISTEN": metrics}) as far,
         temporary_folder() as folder,
         running(
             Stack(

@@ -40,7 +40,7 @@ LOCK_CALLS = {"CreateLock": "lock", "ListLocks": "locks", "VerifyLocks": "verify
 @pytest.fixture(scope="module")
 def facade() -> Iterator[tuple[str, Inner]]:
     """A facade before services that fail as they are told to."""
-    with running_facade(TOWPATH_RPC_SECONDS="2") as running:
+    with running_facade(TOWPATH_RPC_SECONDS="10") as running:
         yield running
 
 
@@ -71,9 +71,8 @@ def locking(client: Client, call: str) -> httpx.Response:
 
 def assert_tells(answer: httpx.Response, status: int) -> None:
     """Assert the status, a Retry-After where it has one, and that nothing of the inside is in the body."""
-    # What is not available is asked again until time is up; on a busy machine the last attempt gets no answer.
-    assert answer.status_code == status or (answer.status_code, status) == (504, 503)
-    assert ("retry-after" in answer.headers) is (answer.status_code in (429, 503))
+    assert answer.status_code == status
+    assert ("retry-after" in answer.headers) is (status in (429, 503))
     assert (SECRET in answer.text) is (status not in (500, 501, 502, 503, 504))
     assert "objects" not in answer.json()
 

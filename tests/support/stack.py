@@ -221,7 +221,7 @@ def _use_data(data: Path) -> None:
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
     """Run a `towpath up` with these arguments, on a data folder of its own that has the demo.
 
-    By default it has the demo and one facade, of which the second costs a sixth of the start.
+    By default it has the demo and one facade, because a second one costs a sixth of the start.
     If a database is named, the folder is new: the tokens of the demo would be those of another database.
     """
     variables = environment or {}
