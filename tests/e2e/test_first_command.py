@@ -221,7 +221,7 @@ def roots(common: Installation, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("what", ["everything", pytest.param("the data folder", marks=pytest.mark.drill)])
+@pytest.mark.parametrize("what", ["the data folder", pytest.param("everything", marks=pytest.mark.drill)])
 def test_below_a_folder_that_only_its_owner_may_enter(place: Place, what: str) -> None:
     """Root's home folder is one: Python, the checkout and the data in it serve all the same."""
     closed = place.make("closed", 0o700)

@@ -22,7 +22,7 @@ def files() -> Iterator[CertificateFiles]:
 @pytest.fixture(scope="module")
 def secure(files: CertificateFiles) -> Iterator[Stack]:
     """A `towpath up` with that certificate."""
-    with running_stack("--demo", environment=files.environment) as running:
+    with running_stack(environment=files.environment) as running:
         yield running
 
 

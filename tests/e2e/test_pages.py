@@ -178,13 +178,13 @@ async def test_hostile_paths_stay_text(alice: Window, own: Stack) -> None:
 async def test_a_revoked_token(browser: Browser, own: Stack) -> None:
     """Ends the live list of an open page, and the next click is the sign-in page."""
     name = f"pages-{secrets.token_hex(4)}"
-    token = own.towpath("token", "add", "bob", "--name", name)["secret"]
+    token = own.towpath("token", "add", "alice", "--name", name)["secret"]
     async with window(browser, own.origin) as opened:
         await opened.sign_in(token, LOCKS)
-        # Until the list is live, a page without a session goes to the sign-in by itself.
-        await asyncio.to_thread(own.towpath, "lock", "add", REPOSITORY, f"{name}.psd")
-        await row(opened, f"{name}.psd").wait_for()
-        await asyncio.to_thread(own.towpath, "token", "revoke", "bob", name)
+        await lock(own, "bob", name)
+        # A page that loads its list without a session goes to the sign-in by itself; with an open form it waits.
+        await row(opened, name).get_by_text("Take over").click()
+        await asyncio.to_thread(own.towpath, "token", "revoke", "alice", name)
         await opened.page.get_by_text("The list is not live any more.").wait_for()
         await opened.page.get_by_role("link", name="History").click()
         await opened.page.get_by_role("heading", name="Sign in").wait_for()
@@ -192,7 +192,7 @@ async def test_a_revoked_token(browser: Browser, own: Stack) -> None:
         # Where the stream was, there is a page.
         assert all("EventSource" in complaint for complaint in opened.complaints)
         opened.complaints.clear()
-        await opened.page.get_by_label("Token").fill(own.tokens["bob"])
+        await opened.page.get_by_label("Token").fill(own.tokens["alice"])
         await opened.page.locator("main").get_by_role("button", name="Sign in").click()
         await opened.page.wait_for_url(f"{own.origin}{HISTORY}")
 

@@ -62,7 +62,7 @@ async def test_three_hundred_watchers_while_services_are_killed() -> None:
 
 def test_the_command_that_watches(tmp_path: Path) -> None:
     """`lock watch` prints each change, goes on after a restart of the lock service, and ends with Ctrl-C."""
-    with running_stack("--demo") as stack:
+    with running_stack() as stack:
         told, text = tmp_path / "told", tmp_path / "text"
         command = [*TOWPATH, "lock", "watch", "demo/assets", "--data", str(stack.data)]
         with told.open("w") as as_json, text.open("w") as as_text:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import psutil
+import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
@@ -24,6 +25,7 @@ def _content() -> Iterator[bytes]:
     yield b"end"
 
 
+@pytest.mark.drill
 async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: StorageClient) -> None:
     """4 GiB go up and 1 GiB down in less than 64 MiB; ranges beyond 4 GiB are right (trap-7, trap-8, trap-9)."""
     await process.start()
