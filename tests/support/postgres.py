@@ -25,6 +25,9 @@ from tests.support.waiting import STEP_SECONDS
 _MIGRATED = "migrated"
 """The database that new ones are copies of. It has the tables of all services; a migration takes ten times as long."""
 
+# Autovacuum visits each database of a cluster within its naptime: with a hundred it was a fifth of what Postgres did.
+_SETTINGS = ("--fsync=off", "--autovacuum_naptime=1d")
+
 _numbers = itertools.count()
 
 
@@ -39,7 +42,9 @@ class TestPostgres:
     async def create_database(self, *, empty: bool = False) -> SecretStr:
         """Make a database that goes with the server, with the tables of all services or empty; return its URL."""
         name = f"test_{next(_numbers)}"
-        await self.execute(f'CREATE DATABASE "{name}"' if empty else f'CREATE DATABASE "{name}" TEMPLATE {_MIGRATED}')
+        # Copied by files, because the default writes each block to the log, which takes three times as long.
+        source = "" if empty else f" TEMPLATE {_MIGRATED} STRATEGY FILE_COPY"
+        await self.execute(f'CREATE DATABASE "{name}"{source}')
         return self.url(name)
 
     def url(self, database: str) -> SecretStr:
@@ -123,7 +128,7 @@ async def _running(postgres: EmbeddedPostgres, *, end: signal.Signals = STOP_SIG
     await postgres.prepare()
     with (postgres.data.parent / "log").open("wb") as log:
         server = await asyncio.create_subprocess_exec(
-            *postgres.run_as.command([*postgres.command(), "--fsync=off"]),
+            *postgres.run_as.command([*postgres.command(), *_SETTINGS]),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
