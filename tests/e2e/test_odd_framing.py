@@ -24,6 +24,8 @@ SEED = 23
 _MAX_CONCURRENCY = 8
 # A connection that says no more after its answers; the facade ends one sooner where its end is in doubt.
 _QUIET_SECONDS = 0.5
+# What the facade makes of a head is in tests/service/facade/test_framing.py.
+pytestmark = pytest.mark.drill
 _OID = re.compile(rb"(0dd[0-9a-f]{5}|beef[0-9a-f]{4})[0-9a-f]{56}")
 # What one client has sent meets what another sends where they share a connection.
 SHARING: dict[str, Running] = {
@@ -52,7 +54,7 @@ class Way:
             await streams.end([writer])
 
 
-@pytest.fixture(scope="module", params=["direct", *(pytest.param(name, marks=pytest.mark.drill) for name in SHARING)])
+@pytest.fixture(scope="module", params=["direct", *SHARING])
 def way(request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
     """Each way in turn."""
     if request.param == "direct":

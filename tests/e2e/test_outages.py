@@ -24,6 +24,9 @@ KINDS = {
 }
 FREEZE_SECONDS = 5
 
+# tests/protocol/test_outages.py kills each service once, and test_real_client_outages.py one in the midst of a push.
+pytestmark = pytest.mark.drill
+
 
 @pytest.fixture(scope="module")
 def failing() -> Iterator[Stack]:
@@ -63,7 +66,6 @@ def _problems(load: Load) -> list[Request]:
     return [request for request in load.requests if request.problem is not None]
 
 
-@pytest.mark.drill
 async def test_last_uses_are_listed_though_postgres_was_killed(failing: Stack) -> None:
     """The list waits for it, and a use is shown in the end, though nobody shows the token again."""
     secret = failing.towpath("token", "add", "alice", "outage")["secret"]
@@ -80,9 +82,7 @@ async def test_last_uses_are_listed_though_postgres_was_killed(failing: Stack) -
     await until(is_used, "the last use is listed")
 
 
-@pytest.mark.parametrize(
-    "victim", ["storage", "facade", *(pytest.param(name, marks=pytest.mark.drill) for name in ("locks", "postgres"))]
-)
+@pytest.mark.parametrize("victim", ["storage", "facade", "locks", "postgres"])
 async def test_killed_service_is_not_missed(victim: str, failing: Stack, client: Client) -> None:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""
     load = Load(client, f"killed {victim}")
@@ -99,7 +99,6 @@ async def test_killed_service_is_not_missed(victim: str, failing: Stack, client:
 
 
 @pytest.mark.parametrize("victim", ["storage", "locks", "postgres"])
-@pytest.mark.drill
 async def test_frozen_service_is_waited_for(victim: str, failing: Stack, client: Client) -> None:
     """A service that stands still for five seconds delays its clients and fails none of them."""
     load = Load(client, f"frozen {victim}")

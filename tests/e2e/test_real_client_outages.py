@@ -16,7 +16,8 @@ SIZE = 4 * 1024 * 1024
 
 
 @pytest.mark.parametrize(
-    "victim", ["facade", "storage", *(pytest.param(name, marks=pytest.mark.drill) for name in ("locks", "postgres"))]
+    "victim",
+    ["storage", *(pytest.param(name, marks=pytest.mark.drill) for name in ("facade", "locks", "postgres"))],
 )
 async def test_push_survives_the_death_of_a_service(
     victim: str, alice: Workspace, bob: Workspace, remote: Path, stack: Stack
