@@ -85,6 +85,7 @@ def test_a_push_brings_garbage_back(deleted: bytes, alices: Clone, bob: Workspac
     assert "Git LFS fsck OK" in clone.fsck()
 
 
+@pytest.mark.drill
 def test_a_branch_that_was_restored_comes_back(
     deleted: bytes, alices: Clone, bob: Workspace, remote: Path, stack: Stack
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_branch_that_was_restored_comes_back(
     assert (clone.path / "b.dat").read_bytes() == deleted
 
 
+@pytest.mark.drill
 def test_a_url_and_refusals(deleted: bytes, alices: Clone, remote: Path, stack: Stack, tmp_path: Path) -> None:
     """A URL is cloned for a while; a shallow clone, and a share that is too large, remove nothing."""
     assert deleted

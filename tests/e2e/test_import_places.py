@@ -53,7 +53,7 @@ def git(alice: Workspace, remote: Path, server: ScriptedServer) -> Path:
     return remote
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.drill)])
 def test_a_folder(target: Target, tmp_path: Path, whole: bool) -> None:
     """All that it has, or what git names of it; and nothing twice."""
     folder = lay_out(tmp_path / "objects", DATAS, whole=whole)
@@ -77,6 +77,7 @@ def test_a_folder_of_several_repositories(target: Target, tmp_path: Path, git: P
     assert (report["missing_count"], report["wrong_count"]) == (1, 0)
 
 
+@pytest.mark.drill
 def test_a_wrong_object_holds_up_no_other(target: Target, tmp_path: Path) -> None:
     """A small one and a large one: each is told, nothing of it is held, and its right bytes are taken later."""
     wrong = [DATAS[3], DATAS[-1]]
@@ -118,6 +119,7 @@ def test_a_quota_ends_the_import(target: Target, tmp_path: Path) -> None:
     assert target.objects() == OBJECTS
 
 
+@pytest.mark.drill
 def test_a_server_that_throttles_and_breaks_off(target: Target, git: Path, server: ScriptedServer) -> None:
     """All of it comes nevertheless, and each object is asked for once more where it had to be."""
     slow = Told(429, {"Retry-After": "1"}, b'{"message": "slow down"}')
@@ -133,6 +135,7 @@ def test_a_server_that_throttles_and_breaks_off(target: Target, git: Path, serve
     assert server.count("/objects/") == 0
 
 
+@pytest.mark.drill
 def test_a_server_that_lies(target: Target, git: Path, server: ScriptedServer) -> None:
     """Wrong bytes, fewer, more, and none."""
     wrong, shorter, longer, lost = (oid_of(data) for data in DATAS[1:5])
@@ -246,6 +249,7 @@ async def test_an_export_and_the_way_back(target: Target, tmp_path: Path) -> Non
     assert {oid for event in events for oid in event["after"]["oids"]} == OBJECTS.keys()
 
 
+@pytest.mark.drill
 def test_an_export_to_a_server(target: Target, tmp_path: Path, server: ScriptedServer) -> None:
     """It gets what it lacks, whatever comes in between, and nothing else."""
     target.run("import", "--from", lay_out(tmp_path / "objects", DATAS))

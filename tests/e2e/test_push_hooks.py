@@ -285,6 +285,7 @@ def test_several_refs_in_one_push(local: Site) -> None:
     accepted(bob, "harmless")
 
 
+@pytest.mark.drill
 def test_users_by_other_names(local: Site, tmp_path: Path) -> None:
     """A map names the users of Towpath by those of the git server; without it every lock counts."""
     alice = local.clone("alice")
@@ -301,6 +302,7 @@ def test_users_by_other_names(local: Site, tmp_path: Path) -> None:
     assert "nothing tells who pushes" in refused(alice)
 
 
+@pytest.mark.drill
 def test_the_variables_of_a_forge(local: Site) -> None:
     """A hook that a forge runs needs no setting but the server and the token."""
     alice, bob = local.clone("alice"), local.clone("bob")

@@ -156,6 +156,7 @@ async def test_a_person_signs_in_and_works(
     assert "nobody is signed in" in await terminal.towpath("logout", place.facade.origin, status=1)
 
 
+@pytest.mark.drill
 async def test_a_person_without_the_group_gets_nothing(
     place: Place, issuer: str, terminal: Terminal, browser: Browser
 ) -> None:
@@ -166,6 +167,7 @@ async def test_a_person_without_the_group_gets_nothing(
         assert (await client.batch("download", ("0" * 64, 1))).status_code == 404
 
 
+@pytest.mark.drill
 async def test_a_person_who_refuses_is_not_signed_in(
     provider: OidcProvider, issuer: str, terminal: Terminal, browser: Browser
 ) -> None:
