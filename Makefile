@@ -37,8 +37,8 @@ quick: $(VENV)/dev ## Check style and run the unit tests, in a minute
 check: lint ## Check style, types, imports and the texts of the project too, in minutes
 	$(PYTEST) tests/unit -m "not drill" $(ARGS)
 
-test: $(VENV)/dev programs ## Run the tests, 15 minutes on two cores; ARGS="tests/unit -k lock" runs some
-	@echo "The tests take 15 minutes on two cores." >&2
+test: $(VENV)/dev programs ## Run the tests, about 15 minutes on two cores; ARGS="tests/unit -k lock" runs some
+	@echo "The tests take about 15 minutes on two cores." >&2
 	$(PYTEST) -m "not drill" $(ARGS)
 	@echo "Left to make drill: all of make stack-test and make growth-test, and parts of" >&2
 	@grep -rl --include='*.py' 'mark\.drill' $(or $(filter tests/%,$(ARGS)),tests) >&2 || true
