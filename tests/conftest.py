@@ -18,7 +18,6 @@ from pydantic import SecretStr
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from services.common.allocator import tune_garbage_collector
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
@@ -102,11 +101,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item, is_chosen in zip(items, chosen, strict=True) if not is_chosen]
         )
         items[:] = compress(items, chosen)
-
-
-def pytest_collection_finish() -> None:
-    """Keep the collector from looking through 6,000 tests and all services for garbage: that was 6 % of a run."""
-    tune_garbage_collector()
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

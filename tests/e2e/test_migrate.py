@@ -92,6 +92,8 @@ def test_the_administrator_has_the_token_that_was_given(site: Site) -> None:
     result = site.run("user", "list")
     assert result.stderr == "towpath: the secret file towpath_admin_token: the token local was revoked\n"
     assert result.returncode == 1
+    site.migrate()
+    assert [user["name"] for user in site.towpath("user", "list")] == ["admin", "carol"]
 
 
 def test_a_short_token_is_refused(site: Site) -> None:

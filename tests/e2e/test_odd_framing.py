@@ -24,8 +24,6 @@ SEED = 23
 _MAX_CONCURRENCY = 8
 # A connection that says no more after its answers; the facade ends one sooner where its end is in doubt.
 _QUIET_SECONDS = 0.5
-# What the facade makes of a head is in tests/service/facade/test_framing.py.
-pytestmark = pytest.mark.drill
 _OID = re.compile(rb"(0dd[0-9a-f]{5}|beef[0-9a-f]{4})[0-9a-f]{56}")
 # What one client has sent meets what another sends where they share a connection.
 SHARING: dict[str, Running] = {
@@ -33,6 +31,9 @@ SHARING: dict[str, Running] = {
     "apache": partial(running_apache, reusing=True),
     "haproxy": partial(running_haproxy, reusing=True),
 }
+
+# tests/service/facade/test_framing.py has the heads and bodies of doubtful ends, one by one.
+pytestmark = pytest.mark.drill
 
 
 @dataclass(frozen=True)

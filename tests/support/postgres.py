@@ -25,7 +25,7 @@ from tests.support.waiting import STEP_SECONDS
 _MIGRATED = "migrated"
 """The database that new ones are copies of. It has the tables of all services; a migration takes ten times as long."""
 
-# Autovacuum visits each database of a cluster within its naptime: with a hundred it was a fifth of what Postgres did.
+# Autovacuum visits each database of a cluster within its naptime: with sixty it was a sixth of what Postgres did.
 _SETTINGS = ("--fsync=off", "--autovacuum_naptime=1d")
 
 _numbers = itertools.count()
@@ -42,7 +42,7 @@ class TestPostgres:
     async def create_database(self, *, empty: bool = False) -> SecretStr:
         """Make a database that goes with the server, with the tables of all services or empty; return its URL."""
         name = f"test_{next(_numbers)}"
-        # Copied by files, because the default writes each block to the log, which takes three times as long.
+        # By files: the default writes each block to the log too, for three times the processor time.
         source = "" if empty else f" TEMPLATE {_MIGRATED} STRATEGY FILE_COPY"
         await self.execute(f'CREATE DATABASE "{name}"{source}')
         return self.url(name)

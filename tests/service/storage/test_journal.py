@@ -245,10 +245,11 @@ async def test_a_disk_that_fails_once(
 @pytest.mark.usefixtures("brief")
 async def test_something_in_the_place_of_a_folder_keeps_no_segment(storage: RunningStorage) -> None:
     """An object that could not be written there is not committed, and leaves nothing to remove."""
-    failing = b"of a folder that no other object of the test has"
+    await storage.write(1, b"before")
+    failing = b"of another folder".ljust(2000)
     folder = storage.path(oid_of(failing)).parents[1]
     folder.write_bytes(b"in the way")
-    message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=len(failing), data=failing)
+    message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=2000, data=failing)
     await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
     await until(lambda: storage.segments() == [])
     folder.unlink()
