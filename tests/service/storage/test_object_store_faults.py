@@ -70,8 +70,12 @@ async def store(seaweedfs: SeaweedFS) -> AsyncIterator[Faulty]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three seconds where there are thirty, and two where there are nine: no other patience of these tests is less."""
+    """Three seconds where there are thirty, and two where there are nine: no other patience of these tests is less.
+
+    A last retry, which begins a pause after these two, still ends within the three.
+    """
     monkeypatch.setattr(client_options, "RETRY_SECONDS", 2.0)
+    monkeypatch.setattr(client_options, "MAX_BACKOFF_SECONDS", 0.2)
     monkeypatch.setattr(client_options, "PIECE_SECONDS", 3.0)
     monkeypatch.setattr(upload, "PIECE_SECONDS", 3.0)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from services.storage.backends.object_store.deadlines import (
     CONNECT_SECONDS,
+    MAX_BACKOFF_SECONDS,
     PIECE_SECONDS,
     RETRY_SECONDS,
     SILENCE_SECONDS,
@@ -46,7 +47,7 @@ def _options(endpoint: str | None, timeouts: "ClientConfig") -> StoreOptions:
         "retry_timeout": timedelta(seconds=RETRY_SECONDS),
         "backoff": {
             "init_backoff": timedelta(milliseconds=100),
-            "max_backoff": timedelta(seconds=2),
+            "max_backoff": timedelta(seconds=MAX_BACKOFF_SECONDS),
             "base": 2,
         },
     }

@@ -10,6 +10,9 @@ CONNECT_SECONDS = 2.0
 RETRY_SECONDS = 9.0
 """From the first attempt of a request to the last."""
 
+MAX_BACKOFF_SECONDS = 2.0
+"""Between two attempts of a request."""
+
 SILENCE_SECONDS = 5.0
 """For the next bytes of a response; the request is then retried."""
 
