@@ -1,7 +1,6 @@
 """The units of systemd, run by their own words as an unprivileged user; `make lint` lets systemd read them."""
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +63,7 @@ def running_host(user: Starter, installation: Installation) -> Iterator[Host]:
         for unit in host.units:
             if unit.process is not None and unit.process.poll() is None:
                 unit.stop()
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 def answers(url: str, **headers: str) -> int:

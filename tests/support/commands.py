@@ -25,10 +25,11 @@ def finished(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, well or not, and return its status and output.
 
-    `sys.executable -m MODULE` runs in a process of its own, as any other command, but spares the start of Python and
-    the imports, which take ten times as long as most commands. Raises `subprocess.TimeoutExpired` when time is up.
+    `sys.executable -m services.MODULE` runs in a process of its own, as any other command, but spares the start of
+    Python and the imports, which take ten times as long as most commands. Raises `subprocess.TimeoutExpired` when time
+    is up.
     """
-    if list(command[:2]) == [sys.executable, "-m"]:
+    if list(command[:2]) == [sys.executable, "-m"] and str(command[2]).startswith("services."):
         return _forked([str(part) for part in command[2:]], cwd or Path.cwd(), dict(env or os.environ), seconds)
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
 

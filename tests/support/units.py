@@ -146,6 +146,7 @@ class Unit:
     def _load_credentials(self) -> None:
         folder = self.host.folder / "credentials" / self.name
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
         for value in self.all("LoadCredential"):
             prefix, _, source = value.partition(":")
             # Of a folder each file is a credential, named by both.
