@@ -85,4 +85,5 @@ def test_a_repository_is_made_on_its_first_push(tied: Stack, tmp_path: Path) -> 
         untied = tied.towpath("repo", "update", "ateam/game", "--no-forge")
         assert "forge" not in untied
         assert tied.towpath("forge", "remove", name, "--yes")["name"] == name
+        blocking_until(lambda: dans.lfs("locks", check=False).returncode != 0, "the right of dan ends")
         assert _push(dans, "b.dat", check=False) != 0
