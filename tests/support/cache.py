@@ -92,5 +92,6 @@ async def running_cache(folder: Path, upstream: str, **settings: Any) -> AsyncIt
         yield cache
         assert process.poll() in (None, -signal.SIGKILL), log.read_text()
     finally:
-        process.kill()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
         process.wait(STEP_SECONDS)

@@ -60,7 +60,7 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, **_PATIENT, **self._transfer, **self.environment},
+            env={**_inherited(), **_PATIENT, **self._transfer, **self.environment},
             cwd=self.folder,
             start_new_session=True,
         )
@@ -215,6 +215,11 @@ def _use_data(data: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment of the tests, without the measuring of coverage where an account cannot read the files."""
+    return {name: value for name, value in os.environ.items() if os.geteuid() or not name.startswith("COVERAGE_")}
 
 
 @contextmanager

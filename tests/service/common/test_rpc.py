@@ -179,9 +179,12 @@ async def test_a_second_secret_is_accepted_while_the_secret_is_changed(tmp_path:
     """Before, during and after: whoever restarts first, its neighbours of the step before and after are answered."""
     old, new = SecretStr("the old one"), SecretStr("the new one")
     steps = [(old, None), (old, new), (new, old), (new, None)]
-    for before, after in itertools.pairwise(steps):
-        for (secret, accepted), (shown, _) in [(before, after), (after, before)]:
-            async with running(tmp_path, secret=secret, accepted=accepted, shown=shown) as (_, _, peer, stub):
+    for number, (before, after) in enumerate(itertools.pairwise(steps)):
+        for name, (secret, accepted), (shown, _) in [("a", before, after), ("b", after, before)]:
+            # Another socket each time, because gRPC would share a connection to the one that has just ended.
+            folder = tmp_path / f"{name}{number}"
+            folder.mkdir()
+            async with running(folder, secret=secret, accepted=accepted, shown=shown) as (_, _, peer, stub):
                 assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
     async with running(tmp_path, secret=new, shown=old) as (_, _, peer, stub):
         with pytest.raises(Unauthenticated):
