@@ -19,6 +19,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 AUDIENCE = "https://lfs.example.org"
+_ports: set[int] = set()
 
 
 def encoded(value: object) -> str:
@@ -85,6 +86,16 @@ class Issuer:
         return f"{signed}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
+def _listening(handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    """Listen on a port that no issuer of this process has had: a service that tests share has each URL once."""
+    while True:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        if server.server_port not in _ports:
+            _ports.add(server.server_port)
+            return server
+        server.server_close()
+
+
 @contextmanager
 def running_issuer() -> Iterator[Issuer]:
     """Run an issuer until the block ends."""
@@ -115,7 +126,7 @@ def running_issuer() -> Iterator[Issuer]:
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name of the overridden one
             """Write nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _listening(Handler)
     issuer = Issuer(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
