@@ -71,6 +71,7 @@ async def test_nobody_is_signed_in_by_the_code_of_another(http: httpx.AsyncClien
     cookie = {"Cookie": left.headers["set-cookie"].partition(";")[0]}
     state = parse_qs(urlsplit(left.headers["location"]).query)["state"][0]
     assert (await http.get(BACK, params={"code": "x", "state": state[:-1] + "~"}, headers=cookie)).status_code == 403
+    assert (await http.get(BACK, params={"code": "x"}, headers=cookie)).status_code == 403
     bad_code = await http.get(BACK, params={"code": "x", "state": state}, headers=cookie)
     assert bad_code.status_code == 401
     assert "__Host-towpath-session=" not in bad_code.headers.get("set-cookie", "")

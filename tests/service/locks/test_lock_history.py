@@ -29,6 +29,7 @@ async def released(service: RunningLocks, team: Team, *, limit: int = 0, **field
     while True:
         page = await service.peer.call(service.locks.ListReleasedLocks, request)
         assert not limit or len(page.locks) <= limit
+        assert page.locks or not found, "the cursor of a page leads to more"
         found.extend(page.locks)
         if not page.next_cursor:
             return found
