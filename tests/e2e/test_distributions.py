@@ -64,7 +64,7 @@ def test_the_sdist_has_every_file_of_the_repository(distributions: Distributions
 def test_the_tests_run_from_the_sdist(distributions: Distributions, tmp_path: Path) -> None:
     """There the files are no git repository, and have another name above them."""
     source = unpacked(distributions.sdist, tmp_path)
-    # Options of the run outside name what is not there.
+    # The options of this run may name plugins that are not there.
     environment = {**os.environ, "PYTHONPATH": f"{source}:{source / 'proto' / 'gen'}", "PYTEST_ADDOPTS": ""}
     arguments = ["-m", "pytest", "--quiet", "-pno:cacheprovider", "-pno:xdist", "tests/unit/project"]
     done = finished([sys.executable, *arguments], cwd=source, env=environment, seconds=LONG_SECONDS)

@@ -92,6 +92,9 @@ async def running_cache(folder: Path, upstream: str, **settings: Any) -> AsyncIt
         yield cache
         assert process.poll() in (None, -signal.SIGKILL), log.read_text()
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(STEP_SECONDS)
+        try:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(process.wait, STEP_SECONDS)
+        finally:
+            process.kill()

@@ -218,7 +218,7 @@ def _use_data(data: Path) -> None:
 
 
 def _inherited() -> dict[str, str]:
-    """Return the environment of the tests, without the measuring of coverage where an account cannot read the files."""
+    """Return our environment; as root without coverage, because the services' account cannot read the checkout."""
     return {name: value for name, value in os.environ.items() if os.geteuid() or not name.startswith("COVERAGE_")}
 
 

@@ -35,6 +35,7 @@ from tests.support.loop import never
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
+_numbers = itertools.count()
 
 
 class Locks(pb_grpc.LockServiceServicer):
@@ -97,13 +98,15 @@ async def running(
     locks: Locks | None = None,
     deadline: float = 5,
     repeatable: dict[str, list[str]] | None = None,
+    socket: str | None = None,
 ) -> AsyncIterator[tuple[Server, Locks, ServiceClient, pb_grpc.LockServiceAsyncStub]]:
     """Run the service on a unix socket, and a peer that calls it.
 
+    The socket is a new one unless it is named, because gRPC shares connections by address, also to a server that ended.
     With any of the secrets of administration, VerifyLocks is a method of it.
     """
     locks = locks or Locks()
-    address = f"unix:{folder / 'locks.sock'}"
+    address = f"unix:{folder / (socket or f'{next(_numbers)}.sock')}"
     server = Server(
         address,
         secret=secret,
@@ -179,12 +182,9 @@ async def test_a_second_secret_is_accepted_while_the_secret_is_changed(tmp_path:
     """Before, during and after: whoever restarts first, its neighbours of the step before and after are answered."""
     old, new = SecretStr("the old one"), SecretStr("the new one")
     steps = [(old, None), (old, new), (new, old), (new, None)]
-    for number, (before, after) in enumerate(itertools.pairwise(steps)):
-        for name, (secret, accepted), (shown, _) in [("a", before, after), ("b", after, before)]:
-            # Another socket each time, because gRPC would share a connection to the one that has just ended.
-            folder = tmp_path / f"{name}{number}"
-            folder.mkdir()
-            async with running(folder, secret=secret, accepted=accepted, shown=shown) as (_, _, peer, stub):
+    for before, after in itertools.pairwise(steps):
+        for (secret, accepted), (shown, _) in [(before, after), (after, before)]:
+            async with running(tmp_path, secret=secret, accepted=accepted, shown=shown) as (_, _, peer, stub):
                 assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
     async with running(tmp_path, secret=new, shown=old) as (_, _, peer, stub):
         with pytest.raises(Unauthenticated):
@@ -323,11 +323,11 @@ async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
     """A service that stops in the midst of a call does not wait for it for ever; the next process answers it."""
     held = _Hanging()
     repeatable = {SERVICE: ["VerifyLocks"]}
-    async with running(tmp_path, locks=held, repeatable=repeatable) as (server, _, peer, stub):
+    async with running(tmp_path, locks=held, repeatable=repeatable, socket="same.sock") as (server, _, peer, stub):
         call = asyncio.create_task(peer.call(stub.VerifyLocks, pb.VerifyLocksRequest()))
         await held.reached.wait()
         await server.grpc.stop(0.1)
-        async with running(tmp_path):
+        async with running(tmp_path, socket="same.sock"):
             assert (await call).next_cursor == "3"
 
 
