@@ -149,6 +149,15 @@ async def test_given_up(tmp_path: Path) -> None:
     assert len(await lines(notes, 6)) == 6
 
 
+@pytest.mark.usefixtures("quick_restarts")
+async def test_deaths_of_earlier_minutes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that dies now and then is started again, however often it has died before."""
+    monkeypatch.setattr(child_module, "_DEATHS_SECONDS", 0.0)
+    notes = tmp_path / "notes"
+    async with running(program("raise SystemExit(3)", notes=notes)):
+        assert len(await lines(notes, 8)) >= 8
+
+
 async def test_stubborn_child_is_killed(tmp_path: Path) -> None:
     """A child that does not heed its signal is killed at the deadline."""
     notes = tmp_path / "notes"

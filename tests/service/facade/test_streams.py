@@ -20,12 +20,12 @@ def _header(size: int = len(DATA)) -> storage.ReadObjectResponse:
 
 
 async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Scripted, RunningFacade]) -> None:
-    """From the byte that it had reached; the client sees nothing of it."""
+    """From the byte that it had reached, and no further than its part; the client sees nothing of it."""
     inner, facade = scripted
-    offsets = []
+    asked = []
 
     async def read(request: storage.ReadObjectRequest) -> AsyncIterator[storage.ReadObjectResponse]:
-        offsets.append(request.offset)
+        asked.append((request.offset, request.length))
         yield _header()
         yield storage.ReadObjectResponse(data=DATA[request.offset : request.offset + 30])
         if request.offset + 30 < len(DATA):
@@ -36,7 +36,7 @@ async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Script
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.get(href, headers=header)
     assert response.content == DATA
-    assert offsets == [0, 30, 60, 90]
+    assert asked == [(0, 100), (30, 70), (60, 40), (90, 10)]
 
 
 @pytest.mark.parametrize("fault", ["fails", "ends", "stalls", "sends too much"])

@@ -341,15 +341,18 @@ async def test_no_administrator_by_the_token_of_a_forge(
     await peer.close()
 
 
-async def test_one_look_up_for_many_requests(service: RunningLocks, gitea: StubForge) -> None:
+async def test_one_look_up_for_many_requests(postgres: TestPostgres, tmp_path: Path, gitea: StubForge) -> None:
     """Requests of one token that come together share a look-up, and what it told serves those that follow."""
-    repository = await _tie(service, gitea)
-    gitea.add(f"many-{gitea.number}", "token", "write")
-    gitea.held.clear()
-    asking = [asyncio.create_task(_authenticate(service, "token", repository)) for _ in range(20)]
-    await until(lambda: bool(gitea.requests), "the look-up begins")
-    gitea.held.set()
-    callers = await asyncio.gather(*asking)
+    # So long that the role is valid until the last of them is answered.
+    limits = {**LIMITS, "forge_granted_seconds": STEP_SECONDS}
+    async with running_locks(await postgres.create_database(), tmp_path, limits=limits) as service:
+        repository = await _tie(service, gitea)
+        gitea.add("many", "token", "write")
+        gitea.held.clear()
+        asking = [asyncio.create_task(_authenticate(service, "token", repository)) for _ in range(20)]
+        await until(lambda: bool(gitea.requests), "the look-up begins")
+        gitea.held.set()
+        callers = await asyncio.gather(*asking)
     assert len({(caller.user_id, caller.token_id) for caller in callers}) == 1
     assert [path.rpartition("/")[2] for path, _ in gitea.requests] == ["user", "film", "refs?service=git-receive-pack"]
 

@@ -113,18 +113,20 @@ async def test_the_time_in_the_bin_ends(database_url: SecretStr, tmp_path: Path)
 
 
 async def test_many_end_at_once(storage: RunningStorage, sql: Sql) -> None:
-    """More objects than go in one transaction leave the bins, and those of later days stay."""
+    """More objects than go in one transaction leave the bins; those of later days and of other repositories stay."""
     await sql(
         "INSERT INTO storage.objects (repository_id, oid, size, removed_at, removal_reason, bin_until)"
         " SELECT 1, encode(sha256(n::text::bytea), 'hex'), 1, now(), 'x', now() + (n % 2) * interval '1 day'"
         " FROM generate_series(1, 1000) n;"
-        "INSERT INTO storage.contents (store_id, oid, name) SELECT 1, oid, oid FROM storage.objects"
+        "INSERT INTO storage.objects (repository_id, oid, size, removed_at, removal_reason, bin_until)"
+        " SELECT 2, oid, 1, now(), 'x', now() + interval '1 day' FROM storage.objects ORDER BY bin_until LIMIT 5;"
+        "INSERT INTO storage.contents (store_id, oid, name) SELECT DISTINCT 1, oid, oid FROM storage.objects"
     )
     oid = await storage.write(1, b"data")
     await storage.delete(1, oid)
     await storage.purge(1, oid)  # which wakes the sweep
     counts = "SELECT (SELECT count(*) FROM storage.contents), count(bin_until), count(*) FROM storage.objects"
-    await until(lambda: _answers(sql, counts, "500|500|1001"))
+    await until(lambda: _answers(sql, counts, "505|505|1006"))
 
 
 async def _answers(sql: Sql, statement: str, expected: str) -> bool:

@@ -66,7 +66,7 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
 ) -> None:
     """The file is synced under its name, its folder after it, and the folders above where they are new."""
     steps: list[str] = []
-    fsync, rename = os.fsync, os.rename
+    fsync, rename, replace = os.fsync, os.rename, os.replace
 
     def record_fsync(descriptor: int) -> None:
         steps.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name.partition('.')[0]}")
@@ -76,17 +76,22 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
         steps.append(f"rename to {Path(target).name.partition('.')[0]}")
         rename(source, target)
 
+    def record_replace(source: Path, target: Path) -> None:
+        steps.append(f"replace {Path(target).name.partition('.')[0]}")
+        replace(source, target)
+
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "rename", record_rename)
-    await put(backend, b"data")
+    monkeypatch.setattr(os, "replace", record_replace)
     first, second = OID[:2], OID[2:4]
-    assert steps == [
-        f"sync {OID}",
-        f"sync {second}",
-        f"sync {first}",
-        "sync objects",
-        "sync bytes",
-    ]
+    for _ in range(2):
+        name = await put(backend, b"data")
+        assert steps == [f"sync {OID}", f"sync {second}", f"sync {first}", "sync objects", "sync bytes"]
+        steps.clear()
+        # Folders that were removed are new again.
+        shutil.rmtree(backend.root / "objects")
+    backend.rewrite(name, b"data")
+    assert steps == [f"sync {OID}", f"replace {OID}", f"sync {second}", f"sync {first}", "sync objects", "sync bytes"]
     steps.clear()
     async with backend.create(new_name(OID), 4) as upload:
         await upload.write(b"da")

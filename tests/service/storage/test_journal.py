@@ -355,6 +355,20 @@ async def test_a_file_system_without_locks(
         assert storage.segments() == []
 
 
+def test_the_name_of_a_segment_is_durable_before_anything_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects in a file whose name is lost in a power cut are lost."""
+    synced = []
+
+    def record(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    monkeypatch.setattr(os, "fsync", record)
+    Segment.create(tmp_path).close()
+    assert synced == [tmp_path]
+
+
 def test_a_segment_is_locked_while_its_process_lives(tmp_path: Path) -> None:
     """Nobody else takes it over, and its records are what was added, in order."""
     segment = Segment.create(tmp_path)

@@ -249,11 +249,19 @@ async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, st
     assert (await failure(stores.remove("first"))).reason == Reason.STORE_NOT_FOUND
 
 
-async def test_what_only_one_store_has_keeps_it(storage: RunningStorage, stores: Stores, sql: Sql) -> None:
-    """A store whose bytes nobody else has is not forgotten."""
+@pytest.mark.parametrize("is_damaged_elsewhere", [False, True])
+async def test_what_only_one_store_has_keeps_it(
+    storage: RunningStorage, stores: Stores, sql: Sql, *, is_damaged_elsewhere: bool
+) -> None:
+    """A store whose bytes nobody else has undamaged is not forgotten."""
     # So large that it does not come to its place without `incoming`.
     await storage.write(1, os.urandom(2 * MEBIBYTE))
-    await stores.add("second")
+    if is_damaged_elsewhere:
+        await stores.fill("second", "first")
+        await stores.stop_copy("second")
+        await sql("UPDATE storage.contents SET is_doubted = true WHERE store_id <> 1")
+    else:
+        await stores.add("second")
     (stores.root("second") / "incoming").rmdir()
     (stores.root("second") / "incoming").write_bytes(b"")
     # As an operator's hand might.

@@ -1,12 +1,14 @@
 """Lists of retained objects in files, and their order."""
 
 import hashlib
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.garbage.command import _grace_seconds, _percent
+from services.cli.garbage.command import _grace_seconds, _percent, _Source
 from services.cli.garbage.oid_file import ListEnd, read_list
 from services.cli.pointers import oid_spool
 from services.cli.pointers.oid_spool import OidSpool
@@ -55,6 +57,18 @@ def test_what_is_no_list(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "list").write_text(text)
     with OidSpool() as spool, pytest.raises(CommandError, match=f"list: .*{expected}"):
         read_list(tmp_path / "list", spool)
+
+
+async def test_a_list_is_as_old_as_its_file(tmp_path: Path) -> None:
+    """What was uploaded after the list was written is no garbage of it, however late the list is read."""
+    path = tmp_path / "list"
+    path.write_text(f"{A}\n{B}\nend 2 {DIGEST}\n")
+    written = time.time() - 3_600
+    os.utime(path, (written, written))
+    with OidSpool() as spool:
+        began, end = await _Source(None, path).read(spool)
+    assert end == ListEnd(2, DIGEST)
+    assert time.monotonic() - began >= 3_600
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("90s", 90), ("30m", 1800), ("12h", 43200), ("2w", 1209600)])

@@ -55,6 +55,16 @@ async def test_a_call_over_a_rate_waits_as_it_is_told(monkeypatch: pytest.Monkey
     assert [seconds for seconds in pauses if seconds] == [1, 2]
 
 
+async def test_the_waits_of_a_call_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that waits for long holds one of the places of all."""
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda _seconds: sleep(0))
+    async with _repository([(429, "40"), (429, "40"), (200, "")]) as (repository, asked):
+        with pytest.raises(Refused, match="answer 2"):
+            await repository.call("GET", "locks")
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("retry_after", ["", "61", "300", "-1", "soon", "0", "1" * 100])
 async def test_a_call_does_not_wait_for_long(retry_after: str) -> None:
     """The session ends with the message of the facade, which tells the time."""
