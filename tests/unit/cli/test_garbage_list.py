@@ -60,7 +60,7 @@ def test_what_is_no_list(tmp_path: Path, text: str, expected: str) -> None:
 
 
 async def test_a_list_is_as_old_as_its_file(tmp_path: Path) -> None:
-    """What was uploaded after the list was written is no garbage of it, however late the list is read."""
+    """An upload after the list was written is no garbage of it, however late the list is read."""
     path = tmp_path / "list"
     path.write_text(f"{A}\n{B}\nend 2 {DIGEST}\n")
     written = time.time() - 3_600
