@@ -11,6 +11,7 @@ from towpath.access.v1 import access_service_pb2 as access
 
 from tests.service.facade.inner_failures import Scripted, client_of
 from tests.support.facade import RunningFacade
+from tests.support.http import Client
 from tests.support.waiting import until
 
 NOW = access.AuthenticateResponse(user_id=1, user_name="alice", keep_seconds=60)
@@ -114,6 +115,24 @@ async def test_what_was_granted_is_asked_again_after_a_change(scripted: tuple[Sc
         await until(is_remembered)
         watched.change()
         await until(is_asked)
+
+
+async def test_the_owner_of_a_forges_token_is_kept_for_its_repository_alone(
+    scripted: tuple[Scripted, RunningFacade],
+) -> None:
+    """The same text may be the credential of somebody else at the forge of another repository."""
+    inner, facade = scripted
+    inner.reply("Authenticate", NOW)
+    Watched(inner)
+    asked = _count(inner)
+
+    async def is_remembered() -> bool:
+        return not await _asked_by(facade, asked, 3)
+
+    await until(is_remembered)
+    async with Client(f"{facade.origin}/demo/other", "alice", "token") as client:
+        assert (await client.batch("upload")).status_code == 200
+    assert asked["Authenticate"] == 1
 
 
 @pytest.mark.parametrize("ref", ["r" * 257, "r" * 100_000])
