@@ -1,6 +1,7 @@
-"""The readers of a fetch: the last one that leaves lets it go on for a while."""
+"""Fetches: the last reader that leaves lets one go on for a while, and its file is whole once it has its name."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,15 @@ async def test_the_last_bytes_wait_for_the_hash(tmp_path: Path) -> None:
         await fetch.leave()
         assert not fetch.file.is_open
         assert await store.reserve(10 * SIZE, 0)
+
+
+def test_a_file_is_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut, a file that has its name would be taken for whole."""
+    path, final = tmp_path / "file", tmp_path / "ab" / "object"
+    path.write_bytes(b"data")
+    had_its_name = []
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: had_its_name.append(final.exists()))
+    with path.open("rb") as file:
+        module._finish(file.fileno(), path, final)
+    assert had_its_name == [False]
+    assert final.read_bytes() == b"data"
