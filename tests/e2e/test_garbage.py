@@ -58,7 +58,8 @@ def test_a_deleted_branch_is_collected_and_comes_back(
     oid = oid_of(deleted)
     result = gc(stack, remote, "--grace=0", "--most=100%", "--apply")
     assert result["removed_count"] >= 1
-    assert gc(stack, remote, "--grace=0")["garbage_count"] == 0
+    # Objects of other tests in this repository may be old enough by now.
+    assert oid not in {entry["oid"] for entry in _listed(stack, remote)}
     clone = bob.clone(remote, lfs_url=stack.base_url)
     assert (clone.path / "a.dat").read_bytes() == content("to be kept", 50_000)
     assert "Git LFS fsck OK" in clone.fsck()
@@ -104,7 +105,8 @@ def test_a_url_and_refusals(deleted: bytes, alices: Clone, remote: Path, stack: 
     """A URL is cloned for a while; a shallow clone, and a share that is too large, remove nothing."""
     assert deleted
     by_url = stack.towpath("gc", REPOSITORY, "--git", f"file://{remote}", "--grace=0")
-    assert by_url["garbage_count"] == gc(stack, remote, "--grace=0")["garbage_count"]
+    # More may become old enough in between.
+    assert 1 <= by_url["garbage_count"] <= gc(stack, remote, "--grace=0")["garbage_count"]
     alices.workspace.git("clone", "--quiet", "--bare", "--depth=1", f"file://{remote}", tmp_path / "shallow")
     for source, most, expected in ((tmp_path / "shallow", "100%", "shallow"), (remote, "1%", "% of what")):
         arguments = ("gc", REPOSITORY, "--git", str(source), "--grace=0", "--apply", f"--most={most}")
