@@ -91,8 +91,11 @@ class Git:
 
         `commits` are arguments of rev-list. A merge changes what differs from all of its parents.
         """
-        listing, naming = ("rev-list", *commits), (*_NAMES, "--stdin", "-c", "--root", "--no-commit-id")
-        with tempfile.TemporaryFile() as errors:
+        listing = ("rev-list", "--stdin", *commits)
+        naming = (*_NAMES, "--stdin", "-c", "--root", "--no-commit-id")
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as excluding:
+            excluding.writelines(b"^%b\n" % each.encode() for each in excluded)
+            excluding.seek(0)
             read_end, write_end = os.pipe()
             try:
                 lister = await self._start(*listing, errors=errors, stdout=write_end)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 
-from services.common.errors import InvalidArgument
+from services.common.errors import InvalidArgument, Reason
 from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operation
 from services.facade.auth.authorizer import Permission
 from services.facade.auth.caller import Caller
@@ -30,6 +30,7 @@ from services.facade.web.schemas import Body
 Shape = TypeVar("Shape", bound=Body)
 
 _ALIAS = "/info/lfs"
+_MAX_FIELDS = 100
 
 
 def repository_name_in(base: str) -> str:
@@ -214,6 +215,13 @@ def idempotency_key(request: Request) -> str:
 
 
 def query_values(request: Request) -> dict[str, str]:
-    """Return the query; empty values are absent, and bytes that are not UTF-8 are read as U+FFFD."""
+    """Return the query; empty values are absent, and bytes that are not UTF-8 are read as U+FFFD.
+
+    Raises `InvalidArgument` (INVALID_FIELD) for more fields than any request needs.
+    """
     query = request.scope["query_string"].decode(errors="replace")
-    return dict(parse_qsl(query, errors="replace"))
+    try:
+        return dict(parse_qsl(query, errors="replace", max_num_fields=_MAX_FIELDS))
+    except ValueError:
+        message = f"query: expected at most {_MAX_FIELDS} fields"
+        raise InvalidArgument(Reason.INVALID_FIELD, message) from None

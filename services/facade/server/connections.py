@@ -101,12 +101,14 @@ class Connections:
 class ConnectionLimits:
     """The limits of connections.
 
-    `head_seconds` is the time until a request's head must be complete; `idle_seconds` is the time for which a client
-    may read nothing of an answer.
+    `head_seconds` is the time until a request's head must be complete, of at most `head_bytes` and `head_fields`;
+    `idle_seconds` is the time for which a client may read nothing of an answer.
     """
 
     connections: Connections
     head_seconds: float
+    head_bytes: int
+    head_fields: int
     idle_seconds: float
 
 
@@ -116,4 +118,10 @@ def connection_limits(settings: HttpSettings, trusted: Networks) -> ConnectionLi
     possible = max(1, (max_files - _OTHER_FILES) // _FILES_EACH)
     limit = min(settings.connections, possible)
     connections = Connections(limit, settings.connections_per_address, trusted)
-    return ConnectionLimits(connections, settings.head_seconds, settings.body_idle_seconds)
+    return ConnectionLimits(
+        connections,
+        head_seconds=settings.head_seconds,
+        head_bytes=settings.head_bytes,
+        head_fields=settings.head_fields,
+        idle_seconds=settings.body_idle_seconds,
+    )

@@ -1,9 +1,8 @@
 """The facade's side of one HTTP connection: uvicorn's protocol with the limits and checks that it lacks."""
 
 import asyncio
-import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -14,12 +13,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from services.common.observability.logs import get_logger
 from services.facade import metrics
 from services.facade.server.connections import ConnectionLimits
+from services.facade.server.framing import body_bytes, end_of_part, error_answer, head_without_upgrade, refusal_of
 from services.facade.server.head_buffer import HeadBuffer
 from services.facade.server.sendfile import FILE_MESSAGE, FileSender
-from services.facade.web.media_types import GENERIC
 
 _ABORT = "towpath.abort"
-_MAX_HEAD_BYTES = 64 * 1024
 
 _log = get_logger(__name__)
 
@@ -36,13 +34,21 @@ async def abort(scope: Scope) -> None:
 class Connection(HttpToolsProtocol):
     """A connection that bounds a request's head, answers invalid HTTP with an Error body, and can be aborted.
 
+    Requests are parsed one by one: bytes that arrive behind a request stay bytes until it has its answer, and no more
+    are read, because a client may send thousands of requests and read no answer.
+
     The head of an answer is not sent before its body. Where the end of a request is in doubt, the connection ends with
     the answer: behind a proxy that reuses connections, the bytes after it could be taken for another client's request.
     """
 
     _head_bytes = 0
+    _head_fields = 0
     _in_head = False
     _in_body = False
+    # The bytes of a body that are yet to come; None where it is in chunks.
+    _body_left: int | None = 0
+    _unparsed = b""
+    _last = b""
     # The parser takes the bytes after this head for another protocol; see `data_received`.
     _upgrades = False
     # Incoming bytes are ignored from now on.
@@ -77,7 +83,7 @@ class Connection(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """True while no request is being served, and at most a part of a request's head has arrived."""
         cycle: RequestResponseCycle | None = self.cycle
-        return not self._in_body and (cycle is None or cycle.response_complete)
+        return not self._in_body and not self._unparsed and (cycle is None or cycle.response_complete)
 
     @property
     def has_asked(self) -> bool:
@@ -138,6 +144,9 @@ class Connection(HttpToolsProtocol):
         self._accepting.connections.request_ended(self)
         self._await_reading()
         super().on_response_complete()
+        if self._unparsed:
+            # Others are served between two requests of one connection.
+            self.loop.call_soon(self._parse)
 
     def _await_reading(self) -> None:
         """Start the timeout for the client to read the rest of the answers that have ended."""
@@ -162,19 +171,19 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._head_bytes = 0
+        self._head_bytes = self._head_fields = 0
         self._in_head = True
         # The type lists the extensions that ASGI defines; a server may add others.
         self.scope["extensions"] = {_ABORT: self.transport.abort}  # type: ignore[dict-item] # see above
 
     def on_url(self, url: bytes) -> None:
         """Add a part of the request's target."""
-        self._count(url)
+        self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header; ignore trailers of a chunked body, because they would change a request that is being served."""
-        self._count(name + value)
+        self._count(len(name) + len(value), fields=1)
         if self._in_head:
             super().on_header(name, value)
 
@@ -188,14 +197,17 @@ class Connection(HttpToolsProtocol):
                 self._refuse(HTTPStatus.NOT_IMPLEMENTED, "the method CONNECT is not implemented")
             self._upgrades = not self._ends
             return
-        if (refusal := _refusal(self.parser.get_http_version(), self.headers)) is not None:
+        if (refusal := refusal_of(self.parser.get_http_version(), self.headers)) is not None:
             self._refuse(*refusal)
             return
         self._in_body = True
+        self._body_left = body_bytes(self.headers)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Add a part of a body."""
+        if self._body_left is not None:
+            self._body_left -= len(body)
         if not self._ends:
             super().on_body(body)
 
@@ -206,46 +218,63 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the bytes that have arrived.
+        """Parse the bytes that have arrived, up to the end of a request that has no answer yet."""
+        self._unparsed += data
+        self._parse()
+
+    def _parse(self) -> None:
+        data, self._unparsed = self._unparsed, b""
+        self._unset_keepalive_if_required()
+        begin = 0
+        while begin < len(data):
+            if self._ends or self.transport.is_closing():
+                return
+            if self._awaits_answer:
+                self._unparsed = data[begin:]
+                self.flow.pause_reading()
+                return
+            end = end_of_part(data, begin, before=self._last, body_left=self._body_left if self._in_body else 0)
+            self._feed(data[begin:end])
+            begin = end
+        self._last = data[-2:]
+        self._await_head()
+
+    @property
+    def _awaits_answer(self) -> bool:
+        """True while a request that has arrived whole has no whole answer."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return not (self._in_head or self._in_body or cycle is None or cycle.response_complete)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse bytes.
 
         A request with `Upgrade` is served as if it had no such header, because the facade speaks no other protocol. The
         parser would take the request's body for the next request, so a new parser reads the head again without that
         header.
         """
         while not self._ends:
-            self._unset_keepalive_if_required()
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as pause:
                 if not self._upgrades:
                     return
-                data = self._head_without_upgrade() + data[pause.args[0] :]
+                data = head_without_upgrade(self.parser, self.url, self.headers) + data[pause.args[0] :]
                 self._upgrades = False
                 self.parser = httptools.HttpRequestParser(self)
             except httptools.HttpParserError:
                 self.send_400_response("the request is not HTTP/1.1")
                 return
             else:
-                self._await_head()
                 return
 
-    def _head_without_upgrade(self) -> bytes:
-        version = self.parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        for name, value in self.headers:
-            if name == b"connection":
-                kept = [
-                    token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
-                ]
-                value = b",".join(kept)
-            if name != b"upgrade":
-                lines.append(b"%b: %b" % (name, value))
-        return b"\r\n".join((*lines, b"", b""))
-
-    def _count(self, data: bytes) -> None:
-        self._head_bytes += len(data)
-        if self._head_bytes > _MAX_HEAD_BYTES:
-            raise ValueError("the head of the request is too large")
+    def _count(self, count: int, *, fields: int = 0) -> None:
+        self._head_bytes += count
+        self._head_fields += fields
+        limits = self._accepting
+        if self._head_bytes > limits.head_bytes or self._head_fields > limits.head_fields:
+            expected = f"at most {limits.head_bytes} bytes and {limits.head_fields} headers"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of the request: expected {expected}")
+            raise ValueError("the parser goes no further")
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP with 400, and end the connection."""
@@ -254,41 +283,18 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: HTTPStatus, msg: str) -> None:
         """Answer a request that is not served, and end the connection.
 
-        No answer is written while an earlier request has no answer yet, or this request is being answered.
+        No answer is written where this request is being answered.
         """
         if self._ends:
             return
         self._ends = True
         # Before the first request of a connection it is None, whatever its type says.
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle and not cycle.response_complete:
-            if self.pipeline or (self._in_body and cycle.response_started):
-                self.transport.abort()
-                return
-            if not self._in_body:
-                cycle.keep_alive = False
-                return
+        if cycle and not cycle.response_complete and cycle.response_started:
+            self.transport.abort()
+            return
         request_id = uuid.uuid4().hex
         metrics.REQUESTS.labels("other", status.value).inc()
         _log.info("request", operation="other", status=status.value, message=msg, request_id=request_id)
-        body = json.dumps({"message": msg, "request_id": request_id}).encode()
-        head = [
-            f"HTTP/1.1 {status.value} {status.phrase}",
-            f"Content-Type: {GENERIC.media_type}",
-            f"Content-Length: {len(body)}",
-            f"X-Request-Id: {request_id}",
-            "Connection: close",
-        ]
-        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self.transport.write(error_answer(status, msg, request_id))
         self.transport.close()
-
-
-def _refusal(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
-    """Return the status and the message that refuse a head, or None if the request can be served (RFC 9112)."""
-    hosts = sum(name == b"host" for name, _ in headers)
-    if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return HTTPStatus.BAD_REQUEST, f"host: expected one, found {hosts or 'none'}"
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
-    if codings and (codings != [b"chunked"] or version == "1.0"):
-        return HTTPStatus.NOT_IMPLEMENTED, "transfer-encoding: expected chunked, in HTTP/1.1"
-    return None

@@ -66,6 +66,10 @@ class HttpSettings(ProcessSettings):
         default=20.0,
         description="how long a client may take from the connection, or the first byte, to the end of a request's head",
     )
+    head_bytes: Bytes = Field(
+        default=16 * 1024, description="the most bytes of a request's target and headers; more are answered 431"
+    )
+    head_fields: int = Field(default=100, ge=1, description="the most headers of a request; more are answered 431")
     requests_per_client: int | None = Field(
         default=None,
         ge=1,

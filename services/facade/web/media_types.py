@@ -1,7 +1,8 @@
 """The two dialects of the interface, and the choice between them (docs/protocol.md, "Dialects")."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ APPENDED = "application/offset+octet-stream"
 
 # "utf8" is not a registered name, but many programs send it.
 _UTF_8 = ("utf-8", "utf8")
+
+# Browsers send 150 bytes. A server may ignore an Accept header, and a long one would take long to parse.
+_MAX_ACCEPT = 1024
+_EVERYTHING = "*/*"
 
 _EXACT, _SUBTYPES, _ANYTHING = 2, 1, 0
 
@@ -73,7 +78,7 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
 def admits(accept: Sequence[str], name: str) -> bool:
     """Return whether these Accept headers admit a media type."""
     ranges = _ranges(accept)
-    found = (ranges[each] for each in (name, f"{name.partition('/')[0]}/*", "*/*") if each in ranges)
+    found = (ranges[each] for each in (name, f"{name.partition('/')[0]}/*", _EVERYTHING) if each in ranges)
     return not ranges or next(found, 0.0) > 0
 
 
@@ -95,10 +100,17 @@ def for_error(accept: Sequence[str], content_type: str | None) -> Dialect:
     return negotiate(accept, content_type) or from_content_type(content_type) or GENERIC
 
 
-def _ranges(accept: Sequence[str]) -> dict[str, float]:
-    """Return the weight of each media range, without malformed ranges."""
+def _ranges(accept: Sequence[str]) -> Mapping[str, float]:
+    """Return the weight of each media range, without malformed ranges; a long list counts as `*/*`."""
+    text = ",".join(accept)
+    return _parsed(text if len(text) <= _MAX_ACCEPT else _EVERYTHING)
+
+
+# A request asks several times, and a client's requests have the same header.
+@lru_cache(maxsize=256)
+def _parsed(accept: str) -> Mapping[str, float]:
     ranges: dict[str, float] = {}
-    for element in ",".join(accept).split(","):
+    for element in accept.split(","):
         name, parameters = media_type(element)
         if name.count("/") == 1:
             ranges[name] = max(_weight(parameters.get("q", "1")), ranges.get(name, 0.0))
@@ -113,8 +125,8 @@ def _weight(text: str) -> float:
     return weight if 0.0 <= weight <= 1.0 else 1.0
 
 
-def _rating(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
-    for precision, name in ((_EXACT, media_type), (_SUBTYPES, "application/*"), (_ANYTHING, "*/*")):
+def _rating(media_type: str, ranges: Mapping[str, float]) -> tuple[float, int]:
+    for precision, name in ((_EXACT, media_type), (_SUBTYPES, "application/*"), (_ANYTHING, _EVERYTHING)):
         if name in ranges:
             return ranges[name], precision
     return 0.0, _ANYTHING

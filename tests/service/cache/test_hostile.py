@@ -168,7 +168,7 @@ async def test_long_and_slow_requests(upstream: ScriptedUpstream, callers: Calle
         long = await _raw(
             cache.origin, b"GET /far/film/locks HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 70_000 + b"\r\n\r\n"
         )
-        assert long[:12] in (b"HTTP/1.1 400", b"")
+        assert long[:12] in (b"HTTP/1.1 431", b"")
     assert upstream.seen == []
 
 

@@ -150,11 +150,62 @@ async def test_a_new_branch_adds_its_commits_alone(server: Server) -> None:
     assert await server.landed("refs/heads/new") == ["b"]
 
 
-async def test_the_deletion_of_a_branch_changes_nothing(server: Server) -> None:
-    """No file of a branch that stays is another."""
+async def test_the_deletion_of_a_branch_drops_its_commits(server: Server) -> None:
+    """A change that another ref has, or the default branch by other commits, is not lost."""
+    assert await server.deleted(FEATURE) == []
     update = RefUpdate(server.ref(FEATURE), NONE, FEATURE)
     assert [path async for path in pushed_paths(server.hook(), update)] == []
     assert [path async for path in landed_paths(server.hook(), update)] == []
+    server.commit({"a": "2", "b": "2"})
+    server.accept(FEATURE)
+    server.accept("refs/heads/other")
+    assert await server.deleted(FEATURE) == []
+    assert await server.deleted(FEATURE, "refs/heads/other") == ["a", "b"]
+    assert await server.deleted("refs/tags/none", FEATURE) == []
+    server.git("checkout", "--quiet", "main")
+    server.commit({"a": "2"})
+    server.accept(MAIN)
+    assert await server.deleted(FEATURE, "refs/heads/other") == ["b"]
+
+
+async def test_a_change_comes_from_another_space(server: Server) -> None:
+    """A change that a branch of another space, or a tag, has brought is new to a branch of this one."""
+    default = Space(is_default=True, tips=[server.ref(MAIN), server.ref(FEATURE)])
+    server.commit({"a": "2"})
+    server.accept("refs/heads/release")
+    server.accept("refs/tags/one")
+    assert await server.pushed(FEATURE) == []
+    assert await server.pushed(FEATURE, space=default) == ["a"]
+    assert await server.pushed("refs/heads/new", space=default) == ["a"]
+    server.accept(FEATURE)
+    merged = Space(is_default=True, tips=[server.ref(MAIN), server.ref(FEATURE)])
+    assert await server.pushed("refs/heads/new", space=merged) == []
+
+
+async def test_a_branch_with_a_space_of_its_own(server: Server) -> None:
+    """All that differs counts, as on the default branch; of a new one, since it has left that."""
+    release = "refs/heads/release"
+    server.git("checkout", "--quiet", "main")
+    server.commit({"c/d": "2"})
+    server.accept(MAIN)
+    server.git("checkout", "--quiet", "-b", "release")
+    server.commit({"a": "2"})
+    server.accept(FEATURE)
+    apart = Space(is_default=False, tips=[])
+    assert await server.pushed(release) == []
+    assert await server.pushed(release, space=apart) == ["a"]
+    server.accept(release)
+    server.commit({"b": "2"})
+    server.accept(FEATURE)
+    assert await server.pushed(release, space=apart) == ["b"]
+
+
+async def test_a_branch_with_a_space_of_its_own_and_no_other(tmp_path: Path) -> None:
+    """Without a default branch all files of a new one are new."""
+    empty = Server(tmp_path)
+    empty.commit({"x": "1"})
+    empty.accept("refs/tags/one")
+    assert await empty.pushed("refs/heads/release", space=Space(is_default=False, tips=[])) == ["x"]
 
 
 async def test_main_is_merged_into_a_branch(server: Server) -> None:

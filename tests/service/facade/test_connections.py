@@ -1,12 +1,17 @@
 """Clients that send too much, too little, or nothing that is HTTP."""
 
 import asyncio
+import gc
 import json
-from contextlib import AsyncExitStack, suppress
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import REGISTRY
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from services.facade.server.connections import ConnectionLimits, Connections
 from services.facade.server.http_server import listening_socket, serve
@@ -265,6 +270,28 @@ async def test_a_stop_is_bounded(place: Place) -> None:
             await asyncio.wait_for(facade.served, STEP_SECONDS)
 
 
+class _Served(NamedTuple):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    stop: asyncio.Event
+
+
+@asynccontextmanager
+async def _served(app: ASGIApp, *, drain_seconds: float = 1) -> AsyncIterator[_Served]:
+    """Serve an application, and open a connection to it."""
+    stop, listener = asyncio.Event(), listening_socket("127.0.0.1:0")
+    address = listener.getsockname()
+    limits = ConnectionLimits(Connections(10, 10), head_seconds=60, head_bytes=16_384, head_fields=100, idle_seconds=60)
+    serving = asyncio.create_task(serve(app, listener, stop, limits=limits, drain_seconds=drain_seconds))
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        yield _Served(reader, writer, stop)
+    finally:
+        await streams.end([writer])
+        stop.set()
+        await asyncio.wait_for(serving, STEP_SECONDS)
+
+
 async def test_half_an_answer_is_never_sent() -> None:
     """A proxy that has a head passes it on, and can ask no other facade when the rest does not come."""
     has_body = asyncio.Event()
@@ -274,31 +301,21 @@ async def test_half_an_answer_is_never_sent() -> None:
         await has_body.wait()
         await send({"type": "http.response.body", "body": b"body"})
 
-    stop = asyncio.Event()
-    listener = listening_socket("127.0.0.1:0")
-    address = listener.getsockname()
-    serving = asyncio.create_task(
-        serve(answer, listener, stop, limits=ConnectionLimits(Connections(10, 10), 60, 60), drain_seconds=1)
-    )
-    reader, writer = await asyncio.open_connection(*address)
-    try:
+    async with _served(answer) as served:
         for _ in range(2):
-            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            served.writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(reader.read(1), 0.5)
+                await asyncio.wait_for(served.reader.read(1), 0.5)
             has_body.set()
-            assert (await raw.answer(reader))[::2] == (200, b"body")
+            assert (await raw.answer(served.reader))[::2] == (200, b"body")
             has_body.clear()
-    finally:
-        await streams.end([writer])
-        stop.set()
-        await asyncio.wait_for(serving, STEP_SECONDS)
 
 
 async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
     """A facade that is told to stop gives it as much time as any other: it may be putting an upload away."""
     began = asyncio.Event()
     ended = asyncio.Event()
+    stop = asyncio.Event()
 
     async def answer(_scope: Scope, receive: Receive, _send: Send) -> None:
         began.set()
@@ -309,18 +326,113 @@ async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
         await asyncio.sleep(0.5)
         ended.set()
 
-    stop = asyncio.Event()
-    listener = listening_socket("127.0.0.1:0")
-    address = listener.getsockname()
-    serving = asyncio.create_task(
-        serve(answer, listener, stop, limits=ConnectionLimits(Connections(10, 10), 60, 60), drain_seconds=STEP_SECONDS)
-    )
-    _, writer = await asyncio.open_connection(*address)
-    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    await asyncio.wait_for(began.wait(), STEP_SECONDS)
-    await streams.end([writer])
-    await asyncio.wait_for(serving, STEP_SECONDS)
+    async with _served(answer, drain_seconds=STEP_SECONDS) as served:
+        served.writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.wait_for(began.wait(), STEP_SECONDS)
+        await streams.end([served.writer])
+        await stop.wait()
+        served.stop.set()
     assert ended.is_set()
+
+
+async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the method, the path and the body of the request."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    said = f"{scope['method']} {scope['path']} ".encode() + body
+    headers = [(b"content-length", str(len(said)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": said})
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 100, 100_000])
+async def test_requests_that_come_together(most: int) -> None:
+    """Each is answered in its turn, wherever the network cuts them, and whatever their bodies look like."""
+    drawn = random.Random(most)  # noqa: S311 - only varied, and the same at each run
+    sent, expected = b"", []
+    for number in range(60):
+        body = drawn.choice([b"", b"\r\n\r\n", b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"x" * 3_000])
+        head = f"POST /{number} HTTP/1.1\r\nHost: localhost\r\n".encode()
+        match drawn.randrange(4):
+            case 0:
+                head, body = head.replace(b"POST", b"GET") + b"\r\n", b""
+                sent += head
+            case 1:
+                sent += head + b"Transfer-Encoding: chunked\r\n\r\n"
+                sent += b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body, body) if part) + b"0\r\n\r\n"
+                body += body
+            case 2:
+                sent += head + b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            case _:
+                sent += head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        expected.append(f"{head[:4].decode().strip()} /{number} ".encode() + body)
+    async with _served(_echo) as served, asyncio.timeout(LONG_SECONDS):
+
+        async def write() -> None:
+            at = 0
+            while at < len(sent):
+                size = drawn.randint(1, most)
+                served.writer.write(sent[at : at + size])
+                at += size
+                await served.writer.drain()
+                await asyncio.sleep(0)
+
+        writing = asyncio.create_task(write())
+        for each in expected:
+            assert (await raw.answer(served.reader))[::2] == (200, each)
+        await writing
+
+
+async def test_requests_behind_another_stay_bytes() -> None:
+    """A client may send thousands of requests and read no answer: only the one that is served costs more than bytes."""
+    may_answer = asyncio.Event()
+    count = 5_000
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await may_answer.wait()
+        await _echo(scope, receive, send)
+
+    async with _served(answer) as served, asyncio.timeout(LONG_SECONDS):
+        served.writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * count)
+        await until(lambda: _cycles(), "the first is served")
+        # Time in which all that has arrived would be parsed.
+        await asyncio.sleep(0.2)
+        assert _cycles() <= 2
+        may_answer.set()
+        for _ in range(count):
+            assert (await raw.answer(served.reader))[0] == 200
+        assert _cycles() <= 2
+
+
+def _cycles() -> int:
+    return sum(isinstance(each, RequestResponseCycle) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"X-Large: {'x' * 16_384}"],
+        [f"X-Small-{number}: x" for number in range(100)],
+        [f"Cookie: {'a=b; ' * 4_000}"],
+    ],
+)
+async def test_a_head_that_is_too_large(inner: Inner, lines: list[str]) -> None:
+    """It is refused before anything looks at it, and the connection ends."""
+    async with inner.running_facade() as facade, raw.connected(facade) as (reader, writer):
+        head = "\r\n".join(["GET /healthz HTTP/1.1", "Host: localhost", *lines, "", ""])
+        writer.write(head.encode())
+        status, headers, body = await raw.answer(reader)
+        assert (status, headers["connection"]) == (431, "close")
+        assert json.loads(body)["message"].startswith("the head of the request: expected at most ")
+
+
+async def test_a_target_that_is_too_large(inner: Inner) -> None:
+    """The target counts too."""
+    async with inner.running_facade() as facade, raw.connected(facade) as (reader, writer):
+        writer.write(f"GET /{'x' * 16_384} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert (await raw.answer(reader))[0] == 431
 
 
 async def test_silent_connections_end(inner: Inner) -> None:

@@ -292,6 +292,95 @@ async def test_credentials_stay_with_their_server(http: Http, server: ScriptedSe
     assert any("Authorization" in headers for headers in server.headers)
 
 
+async def test_a_redirect_to_another_origin(http: Http, server: ScriptedServer, settings: Path) -> None:
+    """It gets none of the action's own headers; and where it asks for credentials, those of the server stay."""
+    server.login = ("carol", "secret")
+    approve(server, *server.login)
+    with scripted_server() as store:
+        store.add(DATA)
+        target = {"Location": f"{store.url}/objects/1/{POINTER.oid}"}
+        given = {"X-Token": "secret", "Range": "bytes=10-"}
+        server.answer("/objects/9/", Told(401), Told(302, target), Told(302, target))
+        async with http.send("GET", f"{server.url}/objects/9/x", headers=given) as response:
+            assert b"".join([chunk async for chunk in response.aiter_bytes()]) == DATA[10:]
+        assert server.headers[-1]["X-Token"] == "secret"
+        assert {"X-Token", "Authorization"} & {*store.headers[-1]} == set()
+        store.login = ("carol", "other")
+        with pytest.raises(Refused, match="it answers 401"):
+            async with http.send("GET", f"{server.url}/objects/9/x", headers=given):
+                pass
+    assert "secret" in _text_of(settings)
+
+
+async def test_redirects_without_end(http: Http, server: ScriptedServer) -> None:
+    """They are followed a few times."""
+    server.answer("/objects/9/", *[Told(302, {"Location": f"{server.url}/objects/9/x"})] * 9)
+    with pytest.raises(CommandError, match="redirects without end"):
+        async with http.send("GET", f"{server.url}/objects/9/x", headers={}):
+            pass
+    assert len(server.requests) == 6
+
+
+@pytest.mark.parametrize("location", ["http://files.example/x", "file:///etc/passwd", "ftp://files.example/x"])
+def test_a_redirect_to_another_scheme(location: str) -> None:
+    """A request that was encrypted is not repeated in the clear."""
+    request = httpx.Request("GET", "https://git.example/x")
+    with pytest.raises(Refused, match="the server redirects from https to"):
+        _target_of(httpx.Response(302, headers={"Location": location}, request=request))
+
+
+async def test_a_coding_that_nobody_asked_for(http: Http, server: ScriptedServer) -> None:
+    """A hundred bytes may become a gigabyte."""
+    coded = Told(200, {"Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(DATA)))
+    server.answer("/objects/batch", coded)
+    with pytest.raises(Refused, match="Content-Encoding is 'gzip, gzip', which was not asked for"):
+        await http.json("POST", f"{server.url}/objects/batch", {})
+    server.answer("GET", coded)
+    assert "which was not asked for" in (await problem(ServerSource(http, server.url))).message
+
+
+class _Connected:
+    """A new connection."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.is_closed = False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        """Return the other end's address and port."""
+        assert name == "server_addr"
+        return self._address, 443
+
+    async def aclose(self) -> None:
+        """Close it."""
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("own", "address", "is_followed"),
+    [
+        ("8.8.8.8", "93.184.215.14", True),
+        ("8.8.8.8", "127.0.0.1", False),
+        ("8.8.8.8", "10.0.0.1", False),
+        ("10.0.0.1", "127.0.0.1", True),
+        ("10.0.0.1", "169.254.169.254", False),
+        ("127.0.0.1", "8.8.8.8", True),
+    ],
+)
+async def test_the_addresses_to_which_a_server_may_lead(own: str, address: str, *, is_followed: bool) -> None:
+    """A server of the internet leads to no machine of this network; a connection elsewhere ends before a request."""
+    destinations = _Destinations("https://git.example")
+    connected = "connection.connect_tcp.complete"
+    await destinations.check(httpx.URL("https://git.example/x"))(connected, {"return_value": _Connected(own)})
+    stream, look = _Connected(address), destinations.check(httpx.URL("https://files.example/x"))
+    if is_followed:
+        await look(connected, {"return_value": stream})
+    else:
+        with pytest.raises(Refused, match=f"the server leads to files.example, at the address {address}"):
+            await look(connected, {"return_value": stream})
+    assert stream.is_closed != is_followed
+
+
 async def test_locks_of_all_pages(http: Http, server: ScriptedServer) -> None:
     """The first page is asked for without a limit."""
     server.page = 7
