@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from services.cli.errors import CommandError
@@ -54,7 +55,8 @@ class Program:
     prepare: Work = nothing
     ready: Work = nothing
     hang_seconds: float = 0.0
-    """The seconds without a sign of life after which the process is killed; 0 for no limit."""
+    """The seconds without a sign of life after which the process is killed; 0 for no limit. A process that uses the
+    processor is busy: it is not killed, because all its transfers would end with it."""
     answers: Question | None = None
     """The probe for a sign of life. Without a probe, a process that `tells_why` is watched by its heartbeats."""
 
@@ -146,28 +148,49 @@ class Child:
         if answers is None or not seconds:
             return
         interval = _PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
-        await _until_it_hangs(answers, interval=interval, seconds=seconds)
+        await _until_it_hangs(answers, _is_busy(process.pid), interval=interval, seconds=seconds)
         _log.error(f"{self.name} hangs and is killed", pid=process.pid, silent_seconds=seconds)
         # SIGKILL: a process that hangs does not react to another signal.
         with suppress(ProcessLookupError):
             process.kill()
 
 
-async def _until_it_hangs(answers: Question, *, interval: float, seconds: float) -> None:
-    """Return once `answers`, called every `interval` seconds, has returned False for `seconds`.
+async def _until_it_hangs(answers: Question, is_busy: Callable[[], bool], *, interval: float, seconds: float) -> None:
+    """Return once `answers` and `is_busy`, called every `interval` seconds, have returned False for `seconds`.
 
-    Before the first True, the process is starting and may be silent for long. The limit counts consecutive probes, not
-    time: if this process itself could not probe, such as on a machine that slept or is overloaded, the other process
-    had no chance to answer either.
+    Before the first answer, the process is starting and may be silent for long. The limit counts consecutive probes,
+    not time: if this process itself could not probe, such as on a machine that slept or is overloaded, the other
+    process had no chance to answer either.
     """
     limit = max(2, math.ceil(seconds / interval))
     has_answered, silent = False, 0
     while silent < limit:
         _, is_alive = await asyncio.gather(asyncio.sleep(interval), answers())
-        if is_alive:
-            has_answered, silent = True, 0
-        elif has_answered:
-            silent += 1
+        has_answered |= is_alive
+        silent = 0 if is_busy() or is_alive or not has_answered else silent + 1
+
+
+def _is_busy(pid: int) -> Callable[[], bool]:
+    """Return a question about a process: whether it has used a tenth of a core or more since the last call."""
+    since, used = time.monotonic(), _processor_seconds(pid)
+
+    def is_busy() -> bool:
+        nonlocal since, used
+        passed, since = time.monotonic() - since, time.monotonic()
+        before, used = used, _processor_seconds(pid)
+        return used - before >= passed / 10
+
+    return is_busy
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and its threads, in steps of 10 ms; 0 once it has ended."""
+    try:
+        # proc_pid_stat(5): the name of the program, in brackets, may have spaces.
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _heartbeats(descriptor: int) -> Question:

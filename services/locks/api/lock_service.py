@@ -186,14 +186,12 @@ class LockServicer(LockServiceServicer):
         self, request: pb.ListReleasedLocksRequest, _context: object
     ) -> pb.ListReleasedLocksResponse:
         """Return a page of the locks that a repository has had."""
-        locks, more = await self._database.run(
-            partial(
-                list_released,
-                repository_id=request.repository_id,
-                before=parse_cursor(request.cursor),
-                limit=self._settings.page_size(request.limit),
-                which=history_filter_of(request),
-            )
+        locks, more = await list_released(
+            self._database,
+            repository_id=request.repository_id,
+            before=parse_cursor(request.cursor),
+            limit=self._settings.page_size(request.limit),
+            which=history_filter_of(request),
         )
         return pb.ListReleasedLocksResponse(
             locks=(released_lock_message(pb.ReleasedLock, lock) for lock in locks),

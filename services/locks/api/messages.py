@@ -16,7 +16,7 @@ from services.locks.access.policy import Permission, Role
 from services.locks.access.readable import ReadableRepository
 from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
-from services.locks.locking.history import HistoryFilter
+from services.locks.locking.history import HistoryFilter, Release
 from services.locks.locking.pages import LockFilter
 from services.locks.locking.table import LockWithOwner
 from services.locks.repository_names import own_name
@@ -121,7 +121,7 @@ def history_filter_of(request: locks.ListReleasedLocksRequest | admin.ListReleas
     )
 
 
-def released_lock_message(kind: type[Released], released: models.ReleasedLock) -> Released:
+def released_lock_message(kind: type[Released], released: models.ReleasedLock | Release) -> Released:
     """Return the message of a released lock, of the kind that one of the services has for it."""
     return kind(
         lock=locks.Lock(

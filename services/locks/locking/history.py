@@ -1,22 +1,28 @@
 """The history of released locks: their owners, the users that released them, and whether by force, by theft and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, delete, literal, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.database.statement import Condition, Statement, conjunction
+from services.database.transactions import Database
 from services.locks.locking.paths import path_hash
 from services.locks.locking.table import LockWithOwner
 from services.locks.models import Lock, ReleasedLock, User
 
 # Those of the index of paths in spaces.
 _HEAD_CHARACTERS = 255
-_RELEASED = ReleasedLock.__table__.c
-_LAST = ReleasedLock.__table__.alias("last")
+
+MAX_PAGE = 100
+"""The most released locks of a page; strangers may read those of a public repository, one page after another."""
+_MAX_PAGE_BYTES = 256 * 1024
 
 
 async def release_locks(
@@ -99,38 +105,71 @@ class HistoryFilter:
     until: datetime | None = None
 
 
+class Release(NamedTuple):
+    """A released lock, as a page of the history has it; see `ReleasedLock`."""
+
+    id: int
+    lock_id: int
+    path: str
+    owner_id: int
+    owner_name: str
+    locked_at: datetime
+    note: str
+    space: str
+    released_at: datetime
+    released_by: str
+    forced: bool
+    stolen: bool
+    reason: str
+
+
+# Hot path, and open to strangers: literal SQL and tuples, as for standing locks.
+_LIST = f"""
+    SELECT {", ".join(Release._fields)} FROM locks.released_locks
+    WHERE repository_id = $1{{conditions}}
+    ORDER BY released_at DESC, id DESC LIMIT $2
+"""  # noqa: S608 - our own names
+_AFTER = """(released_at, id) < (
+    SELECT last.released_at, last.id FROM locks.released_locks AS last WHERE last.id = {} AND last.repository_id = $1
+)"""
+
+
 async def list_released(
-    connection: AsyncConnection, *, repository_id: int, before: int | None, limit: int, which: HistoryFilter
-) -> tuple[Sequence[ReleasedLock], bool]:
-    """Return at most `limit` released locks of a repository, the latest released first, and whether more follow.
+    database: Database, *, repository_id: int, before: int | None, limit: int, which: HistoryFilter
+) -> tuple[Sequence[Release], bool]:
+    """Return some released locks of a repository, the latest released first, and whether more follow.
 
-    `before` is the id of the last record of the previous page. If that record has expired, no later page has any.
+    They are `limit` at most, and no more than a page may have: `MAX_PAGE`, and `_MAX_PAGE_BYTES` of texts unless it is
+    one lock alone. `before` is the id of the last record of the previous page. If that record has expired, no later
+    page has any.
     """
-    place = tuple_(col(ReleasedLock.released_at), col(ReleasedLock.id))
-    statement = select(*_RELEASED).where(col(ReleasedLock.repository_id) == repository_id)
+    size = min(limit, MAX_PAGE)
+    values = list[object]([repository_id, size + 1])
+    conditions = conjunction(_conditions(which, before), values)
+    rows = await database.fetch(Statement(_LIST.format(conditions=conditions), tuple(values)))
+    releases = [Release._make(row) for row in rows]
+    totals = accumulate(len(f"{each.path}{each.note}{each.space}{each.reason}".encode()) for each in releases)
+    count = min(size, max(1, sum(total <= _MAX_PAGE_BYTES for total in totals)))
+    return releases[:count], len(releases) > count
+
+
+def _conditions(which: HistoryFilter, before: int | None) -> Iterator[Condition]:
+    """Yield conditions on a released lock."""
+    if "\0" in (which.path or "") + (which.owner_name or ""):
+        # No path or name has a NUL, which Postgres would refuse.
+        yield "false", []
+        return
     if before is not None:
-        last = select(_LAST.c.released_at, _LAST.c.id).where(_LAST.c.id == before)
-        statement = statement.where(place < last.where(_LAST.c.repository_id == repository_id).scalar_subquery())
+        yield _AFTER, [before]
     if which.path is not None:
-        statement = statement.where(_of_path(which.path))
+        # In all spaces; each half has an index.
+        yield (
+            f"(path_hash = {{}} OR space <> '' AND \"left\"(path, {_HEAD_CHARACTERS}) = {{}} AND path = {{}})",
+            [path_hash(which.path), which.path[:_HEAD_CHARACTERS], which.path],
+        )
     if which.owner_name is not None:
-        # Postgres refuses NUL, which no name has.
-        named = which.owner_name if "\0" not in which.owner_name else ""
-        statement = statement.where(col(ReleasedLock.owner_name) == named)
+        yield "owner_name = {}", [which.owner_name]
     if which.since is not None:
-        statement = statement.where(col(ReleasedLock.released_at) >= which.since)
+        yield "released_at >= {}", [which.since]
     if which.until is not None:
-        statement = statement.where(col(ReleasedLock.released_at) < which.until)
-    order = (col(ReleasedLock.released_at).desc(), col(ReleasedLock.id).desc())
-    rows = (await connection.execute(statement.order_by(*order).limit(limit + 1))).mappings().all()
-    return [ReleasedLock(**row) for row in rows[:limit]], len(rows) > limit
-
-
-def _of_path(path: str) -> ColumnElement[bool]:
-    """Return the condition that selects the locks of a path in all spaces; each half has an index."""
-    by_hash = col(ReleasedLock.path_hash) == path_hash(path)
-    # Postgres refuses NUL, which no path has.
-    if "\0" in path:
-        return by_hash
-    head = func.left(col(ReleasedLock.path), _HEAD_CHARACTERS) == path[:_HEAD_CHARACTERS]
-    return or_(by_hash, and_(col(ReleasedLock.space) != "", head, col(ReleasedLock.path) == path))
+        yield "released_at < {}", [which.until]

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from services.database.statement import Statement
+from services.database.statement import Condition, Statement, conjunction
 from services.database.transactions import Database
 from services.locks.ids import invalid_cursor, parse_cursor
 from services.locks.locking.spaces import KnownRules, space_of
@@ -158,14 +158,11 @@ def list_statement(
     has NULL in their place. With `max_bytes`, the statement ends with the lock whose texts take the total beyond that
     many bytes.
     """
-    conditions, values, changed = "", list[object]([repository_id, limit]), "NULL"
+    values, changed = list[object]([repository_id, limit]), "NULL"
     if which.ref:
         values.append(rules)
         changed = _CHANGED.format(f"${len(values)}")
-    for condition, given in _conditions(which, after, rules):
-        numbers = range(len(values) + 1, len(values) + 1 + len(given))
-        conditions += " AND " + condition.format(*(f"${number}" for number in numbers))
-        values.extend(given)
+    conditions = conjunction(_conditions(which, after, rules), values)
     # All locks of one path have the same head; this order is that of its index.
     order = "locks.id" if which.path_prefix is None and which.path is None else f"{_HEAD}, locks.id"
     parts = {"conditions": conditions, "order": order, "changed": changed}
@@ -174,10 +171,8 @@ def list_statement(
     return Statement(_LIST_MEASURED.format(**parts, max_bytes=f"${len(values) + 1}"), (*values, max_bytes))
 
 
-def _conditions(
-    which: LockFilter, after: Position | None, rules: Sequence[str]
-) -> Iterator[tuple[str, Sequence[object]]]:
-    """Yield conditions on a lock with their values; `{}` stands for a value."""
+def _conditions(which: LockFilter, after: Position | None, rules: Sequence[str]) -> Iterator[Condition]:
+    """Yield conditions on a lock."""
     if after is not None and which.path_prefix is None:
         yield "locks.id > {}", [after.id]
     elif after is not None:

@@ -61,7 +61,7 @@ def is_allowed(address: str, *, allows_private: bool) -> bool:
     """Return whether a delivery may go to an IP address: to a global one, or with `allows_private` to a private one.
 
     Loopback addresses and those of carriers and of overlay networks count as private. Link-local, multicast and
-    reserved addresses, those of clouds' metadata, and IPv6 addresses that embed such an IPv4 address are never allowed.
+    reserved addresses, those of a cloud's own agents, and IPv6 addresses that embed such an IPv4 address never are.
     """
     try:
         ip = ipaddress.ip_address(address)

@@ -107,7 +107,7 @@ def beating(notes: Path, *, then: str = "pass", hang_seconds: float = HANG_SECON
 
 
 async def test_one_that_hangs_is_started_again(tmp_path: Path) -> None:
-    """A process that is stopped, or whose event loop is blocked, does not end by itself, so it is killed."""
+    """A process that is stopped, or whose event loop waits, does not end by itself, so it is killed."""
     notes = tmp_path / "notes"
     async with running(beating(notes)):
         [first] = await lines(notes, 1)
@@ -117,6 +117,18 @@ async def test_one_that_hangs_is_started_again(tmp_path: Path) -> None:
     notes.unlink()
     # A blocked loop does not heed a stop either.
     async with running(beating(notes, then="signal.pause()"), grace=0):
+        await lines(notes, 2)
+
+
+async def test_one_that_is_busy_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose loop is silent because it computes is not killed, until it uses the processor no more."""
+    notes = tmp_path / "notes"
+    monkeypatch.setattr(child_module, "HEARTBEAT_SECONDS", 0.1)
+    async with running(beating(notes, then="exec('while True: pass')", hang_seconds=0.5), grace=0):
+        [first] = await lines(notes, 1)
+        await asyncio.sleep(0.8)
+        assert is_running(first)
+        os.kill(first, signal.SIGSTOP)
         await lines(notes, 2)
 
 

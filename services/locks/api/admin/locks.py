@@ -158,14 +158,12 @@ class LockHandlers(Handlers):
     ) -> pb.ListReleasedLocksResponse:
         """Return a page of a repository's released locks."""
         repository = await self.find_repository(request.repository)
-        locks, more = await self.database.run(
-            partial(
-                list_released,
-                repository_id=repository.id,
-                before=parse_cursor(request.cursor),
-                limit=self.settings.page_size(request.limit),
-                which=history_filter_of(request),
-            )
+        locks, more = await list_released(
+            self.database,
+            repository_id=repository.id,
+            before=parse_cursor(request.cursor),
+            limit=self.settings.page_size(request.limit),
+            which=history_filter_of(request),
         )
         return pb.ListReleasedLocksResponse(
             locks=(released_lock_message(pb.ReleasedLock, lock) for lock in locks),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import repeat
 
 import pytest
 
@@ -15,8 +16,8 @@ class _NoMoreProbesError(Exception):
     """The probes of a test are over, and the process was not found to hang."""
 
 
-async def _probes_until_it_hangs(signs: Iterator[bool]) -> int:
-    """Return the number of probes after which a process hangs that shows these signs of life."""
+async def _probes_until_it_hangs(signs: Iterator[bool], busy: Iterator[bool] = repeat(False)) -> int:
+    """Return the number of probes after which a process hangs that shows these signs of life, and is so busy."""
     probes = 0
 
     async def answers() -> bool:
@@ -26,7 +27,7 @@ async def _probes_until_it_hangs(signs: Iterator[bool]) -> int:
             return is_alive
         raise _NoMoreProbesError
 
-    await _until_it_hangs(answers, interval=_INTERVAL_SECONDS, seconds=_LIMIT * _INTERVAL_SECONDS)
+    await _until_it_hangs(answers, lambda: next(busy), interval=_INTERVAL_SECONDS, seconds=_LIMIT * _INTERVAL_SECONDS)
     return probes
 
 
@@ -38,6 +39,12 @@ async def test_silent_probes_in_a_row_are_a_hang() -> None:
 async def test_one_that_starts_slowly_does_not_hang() -> None:
     """Silence before the first sign of life is a start, however long it lasts."""
     assert await _probes_until_it_hangs(iter([*[False] * 20, True, *[False] * 10])) == 21 + _LIMIT
+
+
+async def test_one_that_is_busy_does_not_hang() -> None:
+    """A process that uses the processor is silent because it has much to do; killed, it would lose its transfers."""
+    busy = iter([False, False, True, *[False] * 10])
+    assert await _probes_until_it_hangs(iter([True, *[False] * 10]), busy) == 3 + _LIMIT
 
 
 async def test_time_without_probes_is_no_silence() -> None:
