@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from services.cli.credential_fields import parse
 from services.cli.errors import CommandError
 from services.cli.git_process import failure, start
 from services.cli.processes import end
@@ -18,7 +19,6 @@ from services.cli.processes import end
 # A helper may ask a person.
 _SECONDS = 300.0
 _STOP_SECONDS = 5.0
-_MAX_FIELD = 64 * 1024
 
 
 class Credential(NamedTuple):
@@ -81,13 +81,12 @@ class GitCredentials:
                 await end(process, signal.SIGTERM, time.monotonic() + _STOP_SECONDS)
             if process.returncode and operation != "fill":
                 raise failure(arguments, process.returncode, errors)
-        return parse(output.decode(errors="replace")) if not process.returncode else None
-
-
-def parse(text: str) -> dict[str, str]:
-    """Return the fields that `git credential` prints, without those that may stand more than once."""
-    pairs = (line.partition("=") for line in text[:_MAX_FIELD].splitlines())
-    return {name: value for name, equals, value in pairs if equals and not name.endswith("[]")}
+        if process.returncode:
+            return None
+        try:
+            return parse(output)
+        except ValueError as error:
+            raise CommandError(f"git credential {operation}: {error}") from error
 
 
 def _fields_of(url: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ def read_user_map(path: Path) -> dict[str, str]:
     if len(text) > _MAX_BYTES:
         raise CommandError(f"{path}: expected at most {_MAX_BYTES} bytes")
     names = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         theirs, _, ours = map(str.strip, line.partition("="))

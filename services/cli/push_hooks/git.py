@@ -41,7 +41,8 @@ def read_updates(stream: IO[bytes]) -> list[RefUpdate]:
     text = stream.read(_MAX_INPUT_BYTES + 1)
     if len(text) > _MAX_INPUT_BYTES:
         raise CommandError(f"expected at most {_MAX_INPUT_BYTES} bytes of refs on the standard input")
-    return [_update_of(line) for line in text.decode(errors="surrogateescape").splitlines() if line]
+    # The name of a ref may have what Unicode takes for the end of a line.
+    return [_update_of(line) for line in text.decode(errors="surrogateescape").split("\n") if line]
 
 
 def _update_of(line: str) -> RefUpdate:

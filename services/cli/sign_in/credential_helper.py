@@ -5,13 +5,12 @@ It imports little, because git starts it for many of its commands.
 
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from urllib.parse import urlsplit
 
+from services.cli.credential_fields import MAX_BYTES, parse
 from services.cli.sign_in.sign_ins import SignIns
 from services.cli.sign_in.tokens import forget_token, fresh
 from services.cli.sign_in.web import WebError
-
-_MAX_BYTES = 64 * 1024
 
 
 def run() -> None:
@@ -19,18 +18,11 @@ def run() -> None:
     operation = sys.argv[1] if len(sys.argv) == 2 else ""
     if operation not in ("get", "store", "erase"):
         sys.exit("usage: git-credential-towpath get|store|erase, started by git")
-    fields = parse(sys.stdin)
     try:
-        sys.stdout.write(answer(operation, fields))
-    except (WebError, OSError) as error:
+        sys.stdout.write(answer(operation, parse(sys.stdin.buffer.read(MAX_BYTES))))
+    except (WebError, OSError, ValueError) as error:
         # Without an answer, git asks its other helpers, and then the user.
         sys.stderr.write(f"git-credential-towpath: {error}\n")
-
-
-def parse(lines: TextIO) -> dict[str, str]:
-    """Return the fields that git writes, up to an empty line."""
-    text = lines.read(_MAX_BYTES).partition("\n\n")[0]
-    return {key: value for key, equals, value in (line.partition("=") for line in text.splitlines()) if equals}
 
 
 def answer(operation: str, fields: Mapping[str, str]) -> str:
@@ -39,8 +31,9 @@ def answer(operation: str, fields: Mapping[str, str]) -> str:
     `store` keeps nothing: what git stores was read here, and is there already.
     """
     known = SignIns()
-    found = known.find(f"{fields.get('protocol', '')}://{fields.get('host', '')}/{fields.get('path', '')}")
-    if found is None or operation == "store":
+    protocol, host = fields.get("protocol", "").lower(), fields.get("host", "").lower()
+    found = known.find(f"{protocol}://{host}/{fields.get('path', '')}")
+    if found is None or operation == "store" or urlsplit(found.server)[:2] != (protocol, host):
         return ""
     if operation == "erase":
         forget_token(known, found, fields.get("password", ""))

@@ -159,11 +159,16 @@ class ActionTokens:
         """Return the grant of a token, if its signature is genuine and it has not expired. Raises `_RefusedError`."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
+        shown = signature.encode()
         signed_by = next(
-            (at for at, keyed in enumerate(self._keyed) if hmac.compare_digest(_signature(keyed, signed), signature)),
+            (
+                at
+                for at, keyed in enumerate(self._keyed if header == _HEADER else ())
+                if hmac.compare_digest(_signature(keyed, signed).encode(), shown)
+            ),
             None,
         )
-        if header != _HEADER or signed_by is None:
+        if signed_by is None:
             raise _RefusedError("the token of the action is not valid")
         try:
             claims: dict[str, Any] = from_json(_decoded(payload))

@@ -42,6 +42,8 @@ class Sealing:
         if not isinstance(sealed, str):
             raise ValueError("what is sealed is no text")  # noqa: TRY004 - read from a token, as any other fault
         data = urlsafe_b64decode(sealed.encode())
+        if urlsafe_b64encode(data) != sealed.encode():
+            raise ValueError("what is sealed is not what base64 makes of any bytes")
         try:
             return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self._purpose).decode()
         except InvalidTag as error:

@@ -19,6 +19,7 @@ from services.facade.web.request_log import add_log_fields, operation_of
 
 _HEALTH = ("healthz", "readyz")
 _SERVER_ERROR = 500
+_MAX_LOGGED_PATH = 1024
 
 _log = get_logger(__name__)
 
@@ -98,7 +99,7 @@ class RequestScope:
                 fields = {
                     "operation": operation,
                     "method": scope["method"],
-                    "path": scope["path"],
+                    "path": scope["path"][:_MAX_LOGGED_PATH],
                     "status": status,
                     "bytes_in": bytes_in,
                     "bytes_out": bytes_out,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.git_credentials import Credential, parse
+from services.cli.credential_fields import parse
+from services.cli.git_credentials import Credential
 from services.cli.pointers.named import Pointer, parse_pointer
 from services.transfer.addresses import folder_of, is_bucket, server_url
 from services.transfer.retries import MAX_TRIES, pause
@@ -115,7 +116,7 @@ def test_pauses_grow_and_differ() -> None:
 
 def test_credentials_of_git() -> None:
     """Fields that may stand more than once are left out; no text shows a password."""
-    assert parse("protocol=https\nusername=carol\npassword=a=b\nwwwauth[]=Basic\nnothing\n") == {
+    assert parse(b"protocol=https\nusername=carol\npassword=a=b\nwwwauth[]=Basic\nnothing\n") == {
         "protocol": "https",
         "username": "carol",
         "password": "a=b",
