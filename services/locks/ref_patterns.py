@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _REF_CHARACTERS = 4_096
 """More than the longest ref that git can store; it bounds the time that matching takes."""
@@ -26,28 +27,26 @@ def matches(pattern: str, ref: str) -> bool:
     """Return whether all of `ref` matches: "*" is any characters, "/" included, "?" is any character; case counts.
 
     A `ref` that git does not accept, see `is_ref`, matches nothing, because other software might read it as a name that
-    the pattern does not mean. The time is bounded by the product of the lengths, whatever the pattern.
+    the pattern does not mean.
     """
-    if not is_ref(ref):
-        return False
-    at = in_pattern = 0
-    star, resume = -1, 0
-    while at < len(ref):
-        if in_pattern < len(pattern) and pattern[in_pattern] == "*":
-            star, resume = in_pattern, at
-            in_pattern += 1
-        elif in_pattern < len(pattern) and pattern[in_pattern] in ("?", ref[at]):
-            at += 1
-            in_pattern += 1
-        elif star >= 0:
-            # Backtrack: the latest star takes one more character; an earlier star never needs to.
-            resume += 1
-            at, in_pattern = resume, star + 1
-        else:
-            return False
-    return all(left == "*" for left in pattern[in_pattern:])
+    return is_ref(ref) and _matches(pattern, ref)
 
 
 def matching(patterns: Iterable[str], ref: str) -> str | None:
     """Return the first of the patterns that `ref` matches, or None."""
-    return next((pattern for pattern in patterns if matches(pattern, ref)), None)
+    return next((pattern for pattern in patterns if _matches(pattern, ref)), None) if is_ref(ref) else None
+
+
+def _matches(pattern: str, ref: str) -> bool:
+    return _expression(pattern).fullmatch(ref) is not None
+
+
+@lru_cache(maxsize=4096)
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern.
+
+    Between two stars, the leftmost place leaves most for what follows, so that no other place is ever tried.
+    """
+    first, *rest = ("".join("." if each == "?" else re.escape(each) for each in part) for part in pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(first + between + (f".*{rest[-1]}" if rest else ""), re.DOTALL)
