@@ -20,6 +20,9 @@ from services.facade.web.request_log import add_log_fields, operation_of
 _HEALTH = ("healthz", "readyz")
 _SERVER_ERROR = 500
 _MAX_LOGGED_PATH = 1024
+# A browser takes an answer for what its Content-Type says, and gives it to no page of another site.
+_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin")]
+_ONLY_HTTPS = (b"strict-transport-security", b"max-age=31536000")
 
 _log = get_logger(__name__)
 
@@ -61,7 +64,9 @@ class RequestScope:
             nonlocal status, bytes_out
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"].append((b"x-request-id", current.encode()))
+                message["headers"] += [(b"x-request-id", current.encode()), *_HEADERS]
+                if seen.scheme == "https":
+                    message["headers"].append(_ONLY_HTTPS)
                 if self._stop.is_set():
                     MutableHeaders(scope=message)["Connection"] = "close"
             elif count := _bytes_of(message):

@@ -22,7 +22,7 @@ async def static(request: Request) -> Response:
     return Response(
         data,
         media_type=guess_type(name)[0],
-        headers={"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"},
+        headers={"Cache-Control": "public, max-age=31536000, immutable"},
     )
 
 

@@ -31,7 +31,6 @@ HEADERS = {
     # The Origin of a form is "null" where the policy names no referrer to our own pages.
     "Referrer-Policy": "same-origin",
     "Vary": "Accept, Cookie",
-    "X-Content-Type-Options": "nosniff",
 }
 """No other origin is asked for anything, no page is shown within another, and no script stands in a page."""
 _MAX_NEXT = 2_048

@@ -49,8 +49,11 @@ _PRIVATE_IPV4 = [
     for network in ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
 ]
 _PRIVATE_IPV6 = [ipaddress.IPv6Network(network) for network in ("::1/128", "fc00::/7")]
-# Clouds hand out credentials at these; the others are link-local, which no hook can allow.
-_METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
+# Clouds hand out credentials at these and configure machines; the others are link-local, which no hook can allow.
+_OF_CLOUDS = [
+    ipaddress.ip_network(network)
+    for network in ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128")
+]
 
 
 class ReceiverError(ValueError):
@@ -61,13 +64,13 @@ def is_allowed(address: str, *, allows_private: bool) -> bool:
     """Return whether a delivery may go to an IP address: to a global one, or with `allows_private` to a private one.
 
     Loopback addresses and those of carriers and of overlay networks count as private. Link-local, multicast and
-    reserved addresses, those of a cloud's own agents, and IPv6 addresses that embed such an IPv4 address never are.
+    reserved addresses, those of a cloud's own agents, and IPv6 addresses that embed such an IPv4 address are never allowed.
     """
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if ip in _METADATA:
+    if any(ip in network for network in _OF_CLOUDS):
         return False
     if isinstance(ip, ipaddress.IPv4Address):
         private = any(ip in network for network in _PRIVATE_IPV4)
