@@ -270,7 +270,20 @@ def test_a_forced_push_that_drops_the_change_of_another(local: Site) -> None:
     alice.commit({MAP: content("feature", 1_000)})
     accepted(alice)
     refused(bob, "--force", "main:refs/heads/feature")
-    accepted(bob, "--delete", "feature")
+    refused(bob, "--delete", "feature")
+    accepted(alice, "--delete", "feature")
+
+
+def test_a_change_that_another_lock_space_has(local: Site) -> None:
+    """It is new to the branch on which the file is locked, wherever it was pushed first."""
+    alice, bob = local.clone("alice"), local.clone("bob")
+    local.stack.towpath("repo", "update", local.repository, "--lock-space", "refs/heads/rel/*=per-ref")
+    alice.lfs("lock", MAP)
+    bob.commit({MAP: content("bob", 1_000)})
+    accepted(bob, "HEAD:refs/heads/rel/1")
+    for ref in ("refs/heads/feature", "refs/heads/main"):
+        refused(bob, f"HEAD:{ref}")
+    accepted(bob, "HEAD:refs/heads/rel/2")
 
 
 def test_several_refs_in_one_push(local: Site) -> None:

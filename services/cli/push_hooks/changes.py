@@ -1,6 +1,6 @@
 """The paths that a push changes.
 
-A path counts in three cases:
+A path counts in these cases:
 
 1. A commit changes it that is new to the repository. A merge changes what differs from all of its parents, so that the
    merge of another branch does not change what commits on that branch have changed.
@@ -9,12 +9,19 @@ A path counts in three cases:
 3. The branch is the default branch, and its tip differs from the old tip. What others have pushed to their branches
    counts there, because their merge changes the files that everybody works on.
 
-Both paths of a rename count, and the path of a deletion. The deletion of a ref changes nothing.
+4. The branch is not in the default lock space, and its tip differs from the old tip, or that of a new branch from where
+   it has left the default branch. In the default space, a commit counts that is new to the branches of that space. So
+   a change that a branch of another space, or a tag, has brought to the repository is new where it is pushed then.
+5. The deletion of a branch drops the last commit that changes it, and the default branch has not the same file. So no
+   branch is deleted and pushed anew without a change of it.
+
+Both paths of a rename count, and the path of a deletion.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from services.cli.push_hooks.git import Git, RefUpdate
 
@@ -26,25 +33,83 @@ _MAX_KNOWN = 200_000
 _BRANCHES = "refs/heads/"
 
 
-async def pushed_paths(git: Git, update: RefUpdate) -> AsyncGenerator[bytes, None]:
-    """Yield the paths that an update changes, before the refs of the repository have moved; some repeatedly."""
+@dataclass(frozen=True)
+class Space:
+    """The lock space of a ref: whether it is the default space, and the tips of its branches."""
+
+    is_default: bool
+    tips: Sequence[str]
+
+
+async def pushed_paths(
+    git: Git, update: RefUpdate, *, updates: Sequence[RefUpdate] = (), space: Space | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the paths that an update changes, before the refs of the repository have moved; some repeatedly.
+
+    `updates` are all of the push, and `space` is None where the repository has one lock space alone.
+    """
+    async for source in _sources(git, update, updates, space):
+        async with aclosing(source) as paths:
+            async for path in paths:
+                yield path
+
+
+async def _sources(
+    git: Git, update: RefUpdate, updates: Sequence[RefUpdate], space: Space | None
+) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+    """Yield what yields the paths of each case."""
+    is_branch = update.ref.startswith(_BRANCHES)
+    if update.is_deletion:
+        if is_branch:
+            yield _dropped(git, update, updates)
+        return
     commit = await _commit(git, update)
     if not commit:
         return
-    async with aclosing(git.changed_by(commit, "--not", "--all")) as changed:
-        async for path in changed:
-            yield path
-    if update.is_creation or not update.ref.startswith(_BRANCHES):
+    yield git.changed_by(commit, "--not", "--all")
+    if not is_branch:
         return
-    if await git.answer("symbolic-ref", "--quiet", "HEAD") == update.ref:
-        moved = git.differing(update.old, commit)
-    elif await _is_linear(git, update.old, commit):
-        return
+    if space is not None and not space.is_default:
+        yield await _since_it_left(git, update, commit)
+    elif not update.is_creation and await git.answer("symbolic-ref", "--quiet", "HEAD") == update.ref:
+        yield git.differing(update.old, commit)
     else:
-        moved = _undone(git, update.old, commit)
-    async with aclosing(moved) as paths:
-        async for path in paths:
-            yield path
+        if space is not None:
+            yield git.changed_by(commit, excluded=space.tips)
+        if not update.is_creation and not await _is_linear(git, update.old, commit):
+            yield _undone(git, update.old, commit)
+
+
+async def _since_it_left(git: Git, update: RefUpdate, commit: str) -> AsyncGenerator[bytes, None]:
+    """Return what yields the paths that differ from the old tip, or from where a new branch left the default one."""
+    base = update.old
+    if update.is_creation:
+        head = await _head(git)
+        base = await git.answer("merge-base", head, commit) if head else ""
+    return git.differing(base, commit) if base else git.changed_by(commit)
+
+
+async def _dropped(git: Git, update: RefUpdate, updates: Sequence[RefUpdate]) -> AsyncGenerator[bytes, None]:
+    """Yield the paths of commits that no ref has after the push, unless the default branch has the same file."""
+    pushed = {each.ref for each in (update, *updates)}
+    kept = [tip for ref, tip in (await git.tips("refs")).items() if ref not in pushed]
+    kept += [commit for each in updates if (commit := await _commit(git, each))]
+    head = "" if await git.answer("symbolic-ref", "--quiet", "HEAD") == update.ref else await _head(git)
+    async with aclosing(git.changed_by(update.old, excluded=kept)) as dropped:
+        async for chunk in _chunks(dropped):
+            if not head:
+                for path in chunk:
+                    yield path
+                continue
+            async with aclosing(git.differing(head, update.old)) as differing:
+                async for path in differing:
+                    if path in chunk:
+                        yield path
+
+
+async def _head(git: Git) -> str:
+    """Return the commit of the default branch; empty if it has none yet."""
+    return await git.answer("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 
 async def landed_paths(git: Git, update: RefUpdate) -> AsyncGenerator[bytes, None]:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +15,9 @@ import typer
 from services.cli.connection import Location, Target
 from services.cli.errors import CommandError, NotReached
 from services.cli.options import Data, Server
-from services.cli.push_hooks.changes import landed_paths, pushed_paths
-from services.cli.push_hooks.git import Git, read_updates
-from services.cli.push_hooks.push_client import PushClient, Verdict, is_no_answer
+from services.cli.push_hooks.changes import Space, landed_paths, pushed_paths
+from services.cli.push_hooks.git import Git, RefUpdate, read_updates
+from services.cli.push_hooks.push_client import DEFAULT_SPACE, PushClient, Verdict, is_no_answer
 from services.cli.push_hooks.pusher import find_pusher, find_repository
 from services.cli.push_hooks.report import refusal_lines, release_lines
 from services.cli.settings import CommandSettings
@@ -121,8 +122,10 @@ def pre_receive(
     verdict = Verdict()
 
     async def work(client: PushClient) -> None:
+        spaces = await _spaces(hook.git, client, updates)
         for update in updates:
-            await client.check(verdict, _text(update.ref), pushed_paths(hook.git, update))
+            paths = pushed_paths(hook.git, update, updates=updates, space=spaces(update.ref))
+            await client.check(verdict, _text(update.ref), paths)
 
     _decide(hook, verdict, work, on_failure or OnFailure(settings.hook_on_failure))
 
@@ -188,6 +191,22 @@ def register(app: typer.Typer) -> None:
     app.command("pre-receive")(pre_receive)
     app.command("post-receive")(post_receive)
     app.command("check")(check)
+
+
+async def _spaces(git: Git, client: PushClient, updates: Sequence[RefUpdate]) -> Callable[[str], Space | None]:
+    """Return a function that returns the lock space of a pushed ref; None where the repository has one space alone."""
+    pushed = [update.ref for update in updates]
+    # Most repositories have one space, and need not list their branches.
+    if await client.spaces([_text(ref) for ref in pushed[:1]]) is None:
+        return lambda _: None
+    tips = await git.tips("refs/heads")
+    refs = [*dict.fromkeys([*pushed, *tips])]
+    found = await client.spaces([_text(ref) for ref in refs]) or [DEFAULT_SPACE] * len(refs)
+    space_of = dict(zip(refs, found, strict=True))
+    tips_in: dict[str, list[str]] = defaultdict(list)
+    for ref, tip in tips.items():
+        tips_in[space_of[ref]].append(tip)
+    return lambda ref: Space(space_of[ref] == DEFAULT_SPACE, tips_in[space_of[ref]])
 
 
 def _decide(

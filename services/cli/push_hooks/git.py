@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import IO, NamedTuple
 
 from services.cli.errors import CommandError
@@ -87,10 +87,23 @@ class Git:
                 if await process.wait():
                     raise failure(arguments, process.returncode, errors)
 
-    async def changed_by(self, *commits: str) -> AsyncGenerator[bytes, None]:
+    async def tips(self, folder: str) -> Mapping[str, str]:
+        """Return what each ref below a folder, such as `refs/heads`, points to."""
+        arguments = ("for-each-ref", "--format=%(objectname) %(refname)", folder)
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as output:
+            process = await self._start(*arguments, errors=errors, stdout=output.fileno())
+            async with ending(process):
+                if await process.wait():
+                    raise failure(arguments, process.returncode, errors)
+            output.seek(0)
+            lines = output.read(_MAX_INPUT_BYTES).decode(errors="surrogateescape").split("\n")
+        return {ref: tip for tip, _, ref in (line.partition(" ") for line in lines if line)}
+
+    async def changed_by(self, *commits: str, excluded: Iterable[str] = ()) -> AsyncGenerator[bytes, None]:
         """Yield the paths that commits change, those of one commit after those of another.
 
-        `commits` are arguments of rev-list. A merge changes what differs from all of its parents.
+        `commits` are arguments of rev-list; what the `excluded` commits lead to is left out. A merge changes what
+        differs from all of its parents.
         """
         listing = ("rev-list", "--stdin", *commits)
         naming = (*_NAMES, "--stdin", "-c", "--root", "--no-commit-id")
@@ -99,7 +112,7 @@ class Git:
             excluding.seek(0)
             read_end, write_end = os.pipe()
             try:
-                lister = await self._start(*listing, errors=errors, stdout=write_end)
+                lister = await self._start(*listing, errors=errors, stdin=excluding.fileno(), stdout=write_end)
             except BaseException:
                 os.close(read_end)
                 raise

@@ -10,13 +10,16 @@ from towpath.locks.v1.lock_service_pb2 import Lock
 from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.cli.connection import Location
-from services.cli.push_hooks.changes import in_batches
+from services.cli.push_hooks.changes import MAX_PATHS, in_batches
 from services.common.errors import Aborted, DeadlineExceeded, ServiceError, Unavailable
 from services.common.rpc.client import ServiceClient
 
 if TYPE_CHECKING:
     # Only the type stubs distinguish the asynchronous stub from the synchronous one.
     from towpath.locks.v1.push_service_pb2_grpc import PushServiceAsyncStub
+
+DEFAULT_SPACE = ""
+"""The lock space of the refs that no rule of a repository names."""
 
 _CALL_SECONDS = 10.0
 # Enough to show the first of them, whatever the number of locks.
@@ -60,6 +63,17 @@ class PushClient:
                     repository=self._repository, user_name=self._user_name, ref=ref, paths=batch
                 )
                 verdict.add(await self._client.call(self._stub.CheckPush, request))
+
+    async def spaces(self, refs: Sequence[str]) -> Sequence[str] | None:
+        """Return the lock space of each ref; None where the repository has one space alone. Raises `ServiceError`."""
+        spaces: list[str] = []
+        for begin in range(0, len(refs), MAX_PATHS):
+            request = pb.FindLockSpacesRequest(repository=self._repository, refs=refs[begin : begin + MAX_PATHS])
+            response = await self._client.call(self._stub.FindLockSpaces, request)
+            if not response.has_rules:
+                return None
+            spaces.extend(response.spaces)
+        return spaces
 
     async def release(self, ref: str, paths: AsyncGenerator[bytes, None], *, reason: str) -> Sequence[Lock]:
         """Release the pusher's locks on paths, and return them, if a push to the ref does so. Raises `ServiceError`."""

@@ -13,7 +13,7 @@ from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate
 from services.locks.api.messages import lock_message
-from services.locks.locking.push import Push, check_push, release_pushed
+from services.locks.locking.push import Push, check_push, find_lock_spaces, release_pushed
 from services.locks.metrics import count_released
 from services.locks.models import User
 
@@ -36,6 +36,14 @@ class PushServicer(PushServiceServicer):
             blocking_count=found.count,
             pusher_is_known=found.pusher_is_known,
         )
+
+    async def FindLockSpaces(self, request: pb.FindLockSpacesRequest, context: _Context) -> pb.FindLockSpacesResponse:
+        """Return the lock space of each ref."""
+        caller = await self._caller(context)
+        spaces, has_rules = await self._database.run(
+            partial(find_lock_spaces, repository=request.repository, refs=request.refs, caller=caller)
+        )
+        return pb.FindLockSpacesResponse(spaces=spaces, has_rules=has_rules)
 
     async def ReleasePushed(self, request: pb.ReleasePushedRequest, context: _Context) -> pb.ReleasePushedResponse:
         """Release the pusher's locks on pushed paths."""

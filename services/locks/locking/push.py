@@ -13,7 +13,7 @@ from services.locks.access.grants import ACCESS_GRANTS, find_access, granted
 from services.locks.access.policy import Role
 from services.locks.locking.history import release_locks
 from services.locks.locking.paths import path_hash
-from services.locks.locking.spaces import find_space
+from services.locks.locking.spaces import find_rules, find_space, space_of
 from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
 from services.locks.models import Lock, Repository, User
 from services.locks.ref_patterns import matching
@@ -40,12 +40,7 @@ class Push:
     def check(self) -> None:
         """Raise `InvalidArgument` (INVALID_FIELD) for the name of no repository, and for too many or too long paths."""
         check_repository_name("repository", self.repository)
-        if len(self.paths) > MAX_PATHS:
-            raise InvalidArgument(
-                Reason.INVALID_FIELD, f"paths: expected at most {MAX_PATHS} paths, got {len(self.paths)}"
-            )
-        if sum(len(path.encode()) for path in self.paths) > MAX_PATH_BYTES:
-            raise InvalidArgument(Reason.INVALID_FIELD, f"paths: expected at most {MAX_PATH_BYTES} bytes in all")
+        _check_size("paths", self.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +77,16 @@ async def check_push(connection: AsyncConnection, push: Push, *, caller: User) -
     return PushCheck(blocking, rows[0][-1] if rows else 0, pusher_is_known=pusher is not None)
 
 
+async def find_lock_spaces(
+    connection: AsyncConnection, *, repository: str, refs: Sequence[str], caller: User
+) -> tuple[Sequence[str], bool]:
+    """Return the space of each ref, and whether the repository has rules for spaces. Raises those of `check_push`."""
+    check_repository_name("repository", repository)
+    _check_size("refs", refs)
+    rules = await find_rules(connection, await _authorize(connection, repository, caller))
+    return [space_of(rules, ref) for ref in refs], bool(rules)
+
+
 async def release_pushed(
     connection: AsyncConnection, push: Push, *, reason: str, caller: User
 ) -> Sequence[LockWithOwner] | None:
@@ -110,6 +115,13 @@ async def release_pushed(
         gone = col(Lock.id).in_([lock.id for lock in locks])
         await release_locks(connection, gone, released_by_id=pusher.id, released_by=pusher.name, reason=reason)
     return locks
+
+
+def _check_size(field: str, values: Sequence[str]) -> None:
+    if len(values) > MAX_PATHS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected at most {MAX_PATHS}, got {len(values)}")
+    if sum(len(value.encode()) for value in values) > MAX_PATH_BYTES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected at most {MAX_PATH_BYTES} bytes in all")
 
 
 async def _on_paths(connection: AsyncConnection, repository_id: int, push: Push) -> ColumnElement[bool]:

@@ -32,11 +32,14 @@ def space_of(rules: Sequence[str], ref: str) -> str:
     return DEFAULT_SPACE
 
 
+async def find_rules(connection: AsyncConnection, repository_id: int) -> Sequence[str]:
+    """Return the present rules of a repository."""
+    return await connection.scalar(_RULES, {"repository_id": repository_id}) or ()
+
+
 async def find_space(connection: AsyncConnection, repository_id: int, ref: str) -> str:
     """Return the space of a ref by the present rules of a repository."""
-    if not ref:
-        return DEFAULT_SPACE
-    return space_of(await connection.scalar(_RULES, {"repository_id": repository_id}) or (), ref)
+    return space_of(await find_rules(connection, repository_id), ref) if ref else DEFAULT_SPACE
 
 
 class KnownRules:

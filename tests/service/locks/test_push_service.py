@@ -150,6 +150,25 @@ async def test_many_paths(service: RunningLocks, team: Team) -> None:
         assert caught.value.message.startswith("paths: ")
 
 
+async def test_spaces_of_refs(service: RunningLocks, team: Team) -> None:
+    """Each ref has its space by the first rule that it matches; without rules there is one."""
+
+    async def spaces(refs: Sequence[str]) -> tuple[Sequence[str], bool]:
+        request = pb.FindLockSpacesRequest(repository=team.repository, refs=refs)
+        response = await service.admin_peer.call(service.push.FindLockSpaces, request)
+        return list(response.spaces), response.has_rules
+
+    refs = [MAIN, "refs/heads/rel/1", "refs/heads/art/2"]
+    assert await spaces(refs) == (["", "", ""], False)
+    rules = admin.LockSpaces(rules=["refs/heads/rel/*=per-ref", "refs/heads/art/*=art"])
+    request = admin.UpdateRepositoryRequest(name=team.repository, lock_spaces=rules)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    assert await spaces(refs) == (["", "refs/heads/rel/1", "art"], True)
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await spaces(["x"] * (MAX_PATHS + 1))
+    assert caught.value.message.startswith("refs: ")
+
+
 async def test_callers(service: RunningLocks, team: Team) -> None:
     """Administrators may call, and admins of the repository for every ref; nobody else."""
     request = pb.CheckPushRequest(repository=team.repository, ref=MAIN)
