@@ -11,6 +11,7 @@ from services.facade import lock_events, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.middleware.concurrency_limit import move_to_watches
 from services.facade.pages.forms import read_session_form, required
+from services.facade.pages.rights import is_writer
 from services.facade.pages.routing import PageRoute, form, page
 from services.facade.pages.visit import Visit
 from services.facade.routes.request import idempotency_key
@@ -37,6 +38,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         "locks.html",
         repository=repository,
+        is_writer=await is_writer(visit, repository),
         locks=reply.locks,
         folder=folder,
         owner=owner,
@@ -64,6 +66,7 @@ async def history(visit: Visit) -> Response:
     return visit.page(
         "history.html",
         repository=repository,
+        is_writer=await is_writer(visit, repository),
         locks=reply.locks,
         path=path,
         owner=owner,

@@ -9,7 +9,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import FailedPrecondition, InvalidArgument, NotFound, Reason
 from services.common.oid import is_oid
 from services.facade.pages.forms import read_session_form, required
-from services.facade.pages.rights import may_write
+from services.facade.pages.rights import authorize_writer, may_write
 from services.facade.pages.routing import form, page
 from services.facade.pages.visit import Visit
 from services.facade.web.request_log import add_log_fields
@@ -78,7 +78,7 @@ async def _objects(
             ),
         )
     request = pb.ListObjectsRequest(
-        repository_id=await visit.authorize(repository),
+        repository_id=await authorize_writer(visit, repository),
         order=view.order,
         state=view.state,
         cursor=cursor,

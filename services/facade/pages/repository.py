@@ -5,6 +5,7 @@ import asyncio
 from starlette.responses import Response
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.facade.auth.authorizer import Permission
 from services.facade.pages.rights import PERMISSION_WORDS, rights_in
 from services.facade.pages.routing import page
 from services.facade.pages.usage import change, limits_of
@@ -29,6 +30,7 @@ async def show(visit: Visit) -> Response:
         "repository.html",
         repository=repository,
         rights=rights,
+        is_writer=visit.caller.administrator or rights.permission != Permission.READ,
         may=PERMISSION_WORDS[rights.permission.value],
         usage=usage,
         limits=limits_of(usage),

@@ -38,10 +38,27 @@ async def rights_in(visit: Visit, repository_id: int) -> Rights:
     return Rights(Permission.READ, is_public=False, is_archived=False)
 
 
-async def may_write(visit: Visit, repository: str) -> bool:
-    """Return whether the caller may write every ref of a repository, or might if it were not archived."""
+async def may_write(visit: Visit, repository: str, permission: Permission = Permission.WRITE) -> bool:
+    """Return whether the caller has a permission to write in a repository, or might if it were not archived."""
     try:
-        await visit.context.authorizer.check(visit.caller, repository, Permission.WRITE, "")
+        await visit.context.authorizer.check(visit.caller, repository, permission, "")
     except (Unauthenticated, PermissionDenied, NotFound) as refusal:
         return refusal.reason == Reason.REPOSITORY_ARCHIVED
     return True
+
+
+async def is_writer(visit: Visit, repository: str) -> bool:
+    """Return whether the caller may see more than counts of what a repository holds: whoever writes a ref of it."""
+    return visit.caller.administrator or await may_write(visit, repository, Permission.WRITE_ANY_REF)
+
+
+async def authorize_writer(visit: Visit, repository: str) -> int:
+    """Return the id of a repository whose objects the caller may see: their ids tell what others are working on.
+
+    Raises `PermissionDenied` (ACCESS_DENIED), and the errors of `Visit.authorize`.
+    """
+    repository_id = await visit.authorize(repository)
+    if not await is_writer(visit, repository):
+        message = f"the objects of {repository} are shown to those who may write it"
+        raise PermissionDenied(Reason.ACCESS_DENIED, message)
+    return repository_id

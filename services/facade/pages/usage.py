@@ -8,6 +8,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.sizes import decimal_size, is_warned_of
 from services.facade.pages.charts import Point, area_chart
+from services.facade.pages.rights import authorize_writer
 from services.facade.pages.routing import page
 from services.facade.pages.visit import Visit
 from services.facade.web.request_log import add_log_fields
@@ -82,7 +83,8 @@ async def _usage(visit: Visit, repository: str) -> pb.RepositoryUsage:
             admin.ListUsageRequest(repository=repository, largest=_LARGEST, days=_DAYS),
         )
         return listed.usage[0].usage
-    request = pb.GetUsageRequest(repository_ids=[await visit.authorize(repository)], largest=_LARGEST, days=_DAYS)
+    repository_id = await authorize_writer(visit, repository)
+    request = pb.GetUsageRequest(repository_ids=[repository_id], largest=_LARGEST, days=_DAYS)
     reply = await clients.storage.call(clients.storage_stub.GetUsage, request)
     return reply.repositories[0]
 

@@ -68,7 +68,7 @@ async def test_the_largest_objects_in_pages_of_fifty(place: Place, alice: Visito
 
 
 async def test_the_newest_objects(place: Place, bob: Visitor) -> None:
-    """Also for those who may only read."""
+    """Also for those who may write some refs."""
     oids = await _written(place, 200, 100, 300)
     assert _OID.findall(await bob.page(f"/-/objects/{place.name}?list=newest")) == oids[::-1]
 
@@ -248,17 +248,28 @@ async def test_the_overview_of_an_archived_repository(place: Place, alice: Visit
 
 
 async def test_the_pages_of_a_public_repository(facade: RunningFacade, inner: Inner) -> None:
-    """They are for everybody, without a session, but for the names of users in the bin."""
+    """Everybody sees counts; the ids of objects, and why some were removed, are for those who write."""
     place = await new_place(facade, inner, public=True)
     kept, removed = await _written(place, 100, 200)
-    await inner.storage.delete(place.repository_id, removed)
+    await inner.storage.delete(place.repository_id, removed, reason="secret")
     async with Visitor(facade) as stranger:
         page = _words(await stranger.page(f"/{place.name}"))
         assert f"{place.name} public" in page
         assert "You may read" in page
-        assert _OID.findall(await stranger.page(f"/-/objects/{place.name}")) == [kept]
-        assert "by alice" not in _words(await stranger.page(f"/-/objects/{place.name}?list=bin"))
-        assert "Size 100 bytes" in _words(await stranger.page(f"/-/usage/{place.name}"))
+        assert "Objects 1 Size 100 bytes" in page
+        for _ in range(2):
+            for path in (f"/{place.name}", f"/{place.name}/locks", f"/-/history/{place.name}"):
+                shown = await stranger.page(path)
+                assert "/-/history/" in shown
+                assert "/-/objects/" not in shown
+                assert "/-/usage/" not in shown
+            for path in ("objects", "usage"):
+                answer = await stranger.get(f"/-/{path}/{place.name}")
+                assert answer.status_code == 403
+                assert kept not in answer.text
+                assert "are shown to those who may write it" in answer.text
+            # A user without a grant is a reader, too.
+            await stranger.sign_in(inner.tokens["carol"])
 
 
 async def test_the_interface_is_described_for_everybody(facade: RunningFacade) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.errors import CommandError
 from services.cli.credential_fields import parse
+from services.cli.errors import CommandError
 from services.cli.git_credentials import Credential
 from services.cli.pointers.named import Pointer, parse_pointer
 from services.transfer.addresses import folder_of, is_bucket, server_url

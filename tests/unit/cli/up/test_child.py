@@ -1,8 +1,8 @@
 """Detection of processes that hang, by probes that find no sign of life."""
 
 import time
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 
 import pytest
 
@@ -16,9 +16,9 @@ class _NoMoreProbesError(Exception):
     """The probes of a test are over, and the process was not found to hang."""
 
 
-async def _probes_until_it_hangs(signs: Iterator[bool], busy: Iterator[bool] = repeat(False)) -> int:
+async def _probes_until_it_hangs(signs: Iterator[bool], busy: Iterable[bool] = ()) -> int:
     """Return the number of probes after which a process hangs that shows these signs of life, and is so busy."""
-    probes = 0
+    probes, loads = 0, chain(busy, repeat(False))
 
     async def answers() -> bool:
         nonlocal probes
@@ -27,7 +27,7 @@ async def _probes_until_it_hangs(signs: Iterator[bool], busy: Iterator[bool] = r
             return is_alive
         raise _NoMoreProbesError
 
-    await _until_it_hangs(answers, lambda: next(busy), interval=_INTERVAL_SECONDS, seconds=_LIMIT * _INTERVAL_SECONDS)
+    await _until_it_hangs(answers, lambda: next(loads), interval=_INTERVAL_SECONDS, seconds=_LIMIT * _INTERVAL_SECONDS)
     return probes
 
 
@@ -43,7 +43,7 @@ async def test_one_that_starts_slowly_does_not_hang() -> None:
 
 async def test_one_that_is_busy_does_not_hang() -> None:
     """A process that uses the processor is silent because it has much to do; killed, it would lose its transfers."""
-    busy = iter([False, False, True, *[False] * 10])
+    busy = [False, False, True]
     assert await _probes_until_it_hangs(iter([True, *[False] * 10]), busy) == 3 + _LIMIT
 
 
