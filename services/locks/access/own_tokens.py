@@ -108,6 +108,10 @@ async def end_token(connection: AsyncConnection, *, user_id: int, token_id: int,
     if not await connection.scalar(select(IS_LISTED).where(col(Token.id) == token_id)):
         message = "the token of a forge, of an issuer or of an SSH session ends no other token"
         raise PermissionDenied(Reason.ACCESS_DENIED, message)
+    own = select(col(Token.name)).where(col(Token.id) == token_id, exists().where(col(TokenGrant.token_id) == token_id))
+    if await connection.scalar(own) not in (None, name):
+        # All jobs of a program are one user, and those of a pull request are not trusted by the others.
+        raise PermissionDenied(Reason.ACCESS_DENIED, "the token of a program ends itself alone")
     token = await revoke_listed_token(connection, user_id=user_id, name=name)
     if token is None:
         raise NotFound(Reason.TOKEN_NOT_FOUND, f"you have no token {name}")

@@ -260,8 +260,8 @@ async def test_a_token_with_a_limit_makes_none(service: RunningLocks, team: Team
     await _end(service, alice, "laptop")
 
 
-async def test_programs_make_none(service: RunningLocks, issuer: Issuer, team: Team) -> None:
-    """Neither a JSON Web Token nor what is given for it, though its user has a grant of its own."""
+async def test_programs_make_none_and_end_themselves_alone(service: RunningLocks, issuer: Issuer, team: Team) -> None:
+    """Neither a JSON Web Token nor what is given for it, whatever its user is granted; it ends itself alone."""
     name, subject = f"ci-{team.repository_id}", f"job-{team.repository_id}"
     await add_issuer(service, issuer, name)
     await allow(service, name, team.repository, {"sub": subject})
@@ -270,7 +270,15 @@ async def test_programs_make_none(service: RunningLocks, issuer: Issuer, team: T
     await service.add_token(job.user_name)
     await service.grant(job.user_name, team.repository, admin.ROLE_READ)
     await _neither_makes_nor_ends(service, job)
-    await _cannot_make(service, await _exchange(service, token))
+    mine, other = await _exchange(service, token), await _exchange(service, token)
+    await _cannot_make(service, mine)
+    # All jobs are one user: that of a pull request could end those of the others.
+    names = {token.id: token.name for token in (await _page(service, job.user_id)).tokens}
+    for name in ("laptop", names[other.token_id]):
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await _end(service, mine, name)
+    await _end(service, mine, names[mine.token_id])
+    assert names[mine.token_id] not in await _names(service, job.user_id)
 
 
 async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: Team) -> None:
