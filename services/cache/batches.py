@@ -15,7 +15,7 @@ from services.cache.actions import ActionMaker
 from services.cache.addresses import Address
 from services.cache.context import CacheContext, to_client, to_upstream
 from services.cache.rights import Caller
-from services.cache.upstream import UpstreamAway
+from services.cache.upstream import UpstreamAway, readable
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, Unauthenticated
 from services.common.oid import is_oid
@@ -172,15 +172,15 @@ async def _from_upstream(
     if response.status_code == httpx.codes.OK:
         replaced = await _off_loop(len(data), _replaced, data, maker)
     answered = Response(data if replaced is None else replaced.content, status_code=response.status_code)
-    # The body is decoded by now, and has another length.
-    passed = to_client(context, request, response, without=("content-encoding", "content-length"))
+    # The body may have another length by now.
+    passed = to_client(context, request, response, without=("content-length",))
     answered.raw_headers = [*answered.raw_headers, *passed]
     return answered, replaced
 
 
 async def _bounded(response: httpx.Response) -> bytes:
     data = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in readable(response):
         data += chunk
         if len(data) > _MAX_ANSWER_BYTES:
             raise invalid_reply("upstream", f"its answer has more than {_MAX_ANSWER_BYTES} bytes")

@@ -10,7 +10,7 @@ import httpx
 
 from services.cache import metrics
 from services.cache.tokens import Grant
-from services.cache.upstream import Upstream, UpstreamAway, encoded, is_same_origin
+from services.cache.upstream import Upstream, UpstreamAway, encoded, is_same_origin, readable
 from services.common.errors import (
     DataLoss,
     NotFound,
@@ -98,8 +98,7 @@ async def _body(response: httpx.Response, position: int) -> AsyncGenerator[bytes
         if found is None or int(found[1]) != position:
             raise invalid_reply("upstream", "the content-range is not the one that was asked for")
         unwanted = 0
-    # Decoded, because a store may have an object in a coding that was not asked for.
-    async for chunk in response.aiter_bytes():
+    async for chunk in readable(response):
         rest = chunk[unwanted:]
         unwanted -= len(chunk) - len(rest)
         if rest:

@@ -21,6 +21,7 @@ from services.common.addresses import is_loopback
 from services.common.errors import Reason, Unavailable
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
+from services.common.outbound import CodingError, require_identity
 from services.facade.web.error_reasons import invalid_reply
 
 AWAY_STATUSES = (502, 503, 504)
@@ -154,6 +155,16 @@ class Upstream:
         metrics.UPSTREAM_ERRORS.labels("away").inc()
         if trips:
             self._failed_at = time.monotonic()
+
+
+def readable(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Return what yields the body of an answer. Raises `ServiceError` (INVALID_REPLY) for one that has a coding."""
+    try:
+        require_identity(response.headers)
+    except CodingError as error:
+        metrics.UPSTREAM_ERRORS.labels("invalid").inc()
+        raise invalid_reply("upstream", str(error)) from error
+    return response.aiter_bytes()
 
 
 def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from services.common.outbound import CodingError, require_identity
 from services.ssh.errors import Refused
 
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -31,7 +32,12 @@ class Facade:
         public, own = urlsplit(self.public_url), urlsplit(url)
         self._prefix = public.path
         self._hosts = {public.netloc, own.netloc}
-        self._headers = {"Host": public.netloc, "Accept": _MEDIA_TYPE, "User-Agent": "towpath-ssh"}
+        self._headers = {
+            "Host": public.netloc,
+            "Accept": _MEDIA_TYPE,
+            "User-Agent": "towpath-ssh",
+            "Accept-Encoding": "identity",
+        }
         # The certificate is that of the public name, and the facade is reached by another one.
         self._extensions = {"sni_hostname": public.hostname} if own.scheme == "https" and public.hostname else {}
         self._client = httpx.AsyncClient(
@@ -152,6 +158,10 @@ class Repository:
 
 async def read_json(response: httpx.Response) -> dict[str, Any]:
     """Return the JSON of a response, at most 16 MiB. Raises `Refused` if it is something else."""
+    try:
+        require_identity(response.headers)
+    except CodingError as error:
+        raise Refused(_BAD_GATEWAY, f"the server's answer: {error}") from error
     content = bytearray()
     async for part in response.aiter_bytes():
         content += part

@@ -57,9 +57,9 @@ def folder_of(text: str) -> Path:
 
 
 @asynccontextmanager
-async def opened_server(git: str | None, connections: int) -> AsyncIterator[Http]:
+async def opened_server(url: str, git: str | None, connections: int) -> AsyncIterator[Http]:
     """Open a client of a server; git's settings in the folder `git`, if it is one, tell where its credentials are."""
-    http = Http(GitCredentials(_git_folder(git)), max_connections=connections)
+    http = Http(GitCredentials(_git_folder(git)), server=url, max_connections=connections)
     try:
         yield http
     finally:

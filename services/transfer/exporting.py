@@ -31,7 +31,7 @@ async def export_repository(admin: Administration, asked: Export) -> Report:
     async with AsyncExitStack() as stack:
         server = None
         if url is not None:
-            server = (await stack.enter_async_context(opened_server(None, asked.pace.concurrency)), url)
+            server = (await stack.enter_async_context(opened_server(url, None, asked.pace.concurrency)), url)
         elif not is_bucket(asked.target):
             folder_of(asked.target)
         with OidSpool(SIZE_BYTES) as spool:

@@ -57,7 +57,7 @@ async def import_repository(admin: Administration, asked: Import) -> Report:
     async with AsyncExitStack() as stack:
         http = None
         if url is not None:
-            http = await stack.enter_async_context(opened_server(asked.git, asked.pace.concurrency))
+            http = await stack.enter_async_context(opened_server(url, asked.git, asked.pace.concurrency))
         server = (http, url) if http is not None and url is not None else None
         source = await open_source(asked.source, server)
         locks = _Locks(admin, asked, server)

@@ -10,6 +10,7 @@ import httpx
 from pydantic_core import from_json
 
 from services.common.addresses import is_loopback
+from services.common.outbound import require_identity
 from services.locks.issuers.keys import SigningKey, parse_key_set
 
 _DOCUMENT = "/.well-known/openid-configuration"
@@ -86,7 +87,12 @@ class Discovery:
         if self._tls is None:
             # It reads all certificates of the system.
             self._tls = asyncio.ensure_future(asyncio.to_thread(httpx.create_ssl_context))
-        return httpx.AsyncClient(verify=await asyncio.shield(self._tls), trust_env=False, timeout=ANSWER_SECONDS)
+        return httpx.AsyncClient(
+            verify=await asyncio.shield(self._tls),
+            trust_env=False,
+            timeout=ANSWER_SECONDS,
+            headers={"Accept-Encoding": "identity"},
+        )
 
 
 def _key_set_url(found: object, issuer_url: str) -> str:
@@ -143,6 +149,7 @@ async def _read_json(client: httpx.AsyncClient, url: str) -> object:
 
 async def json_of(response: httpx.Response) -> object:
     """Return the JSON of a streamed answer. Raises ValueError for anything else, and for more than 256 KiB."""
+    require_identity(response.headers)
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part

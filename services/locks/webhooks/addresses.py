@@ -5,7 +5,6 @@ checked, so that a name server that changes its answer has no second chance.
 """
 
 import asyncio
-import ipaddress
 import re
 import socket
 from collections.abc import Sequence
@@ -14,72 +13,15 @@ from functools import partial
 
 import httpx
 
+from services.common.outbound import is_allowed
+
 _MAX_URL_CHARACTERS = 2_000
 _MAX_PORT = 65_535
 _URL = re.compile(r"https?://[!-~]+", re.ASCII)
 
-# The special-purpose registries of IANA, and not `is_global`, which differs between versions of Python.
-_SPECIAL_IPV4 = [
-    ipaddress.IPv4Network(network)
-    for network in (
-        "0.0.0.0/8",
-        "10.0.0.0/8",
-        "100.64.0.0/10",
-        "127.0.0.0/8",
-        "169.254.0.0/16",
-        "172.16.0.0/12",
-        "192.0.0.0/24",
-        "192.0.2.0/24",
-        "192.88.99.0/24",
-        "192.168.0.0/16",
-        "198.18.0.0/15",
-        "198.51.100.0/24",
-        "203.0.113.0/24",
-        "224.0.0.0/3",
-    )
-]
-_GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
-# Teredo is in the first, and 6to4 is the third: both carry an IPv4 address, and nobody serves HTTP at either.
-_SPECIAL_IPV6 = [ipaddress.IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
-# The name servers of networks without IPv4 embed it here (RFC 6052); the address inside is the one that is reached.
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-_PRIVATE_IPV4 = [
-    ipaddress.IPv4Network(network)
-    for network in ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-]
-_PRIVATE_IPV6 = [ipaddress.IPv6Network(network) for network in ("::1/128", "fc00::/7")]
-# Clouds hand out credentials at these and configure machines; the others are link-local, which no hook can allow.
-_OF_CLOUDS = [
-    ipaddress.ip_network(network)
-    for network in ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128")
-]
-
 
 class ReceiverError(ValueError):
     """A URL or an address to which nothing is delivered; the message says why."""
-
-
-def is_allowed(address: str, *, allows_private: bool) -> bool:
-    """Return whether a delivery may go to an IP address: to a global one, or with `allows_private` to a private one.
-
-    Loopback addresses and those of carriers and of overlay networks count as private. Link-local, multicast and
-    reserved addresses, those of a cloud's own agents, and IPv6 addresses that embed such an IPv4 address are never allowed.
-    """
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if any(ip in network for network in _OF_CLOUDS):
-        return False
-    if isinstance(ip, ipaddress.IPv4Address):
-        private = any(ip in network for network in _PRIVATE_IPV4)
-        return (allows_private and private) or not any(ip in network for network in _SPECIAL_IPV4)
-    if ip in _NAT64:
-        return is_allowed(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)), allows_private=allows_private)
-    if ip in _GLOBAL_IPV6:
-        return not any(ip in network for network in _SPECIAL_IPV6)
-    return allows_private and any(ip in network for network in _PRIVATE_IPV6)
 
 
 def parse_receiver(url: str, *, allows_private: bool) -> httpx.URL:

@@ -4,18 +4,20 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from services.cli.errors import CommandError
 from services.cli.git_credentials import Credential, GitCredentials
+from services.common.outbound import CodingError, is_allowed, require_identity
 from services.transfer.errors import Interrupted
 
 MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -29,6 +31,8 @@ _MAX_REDIRECTS = 5
 _THROTTLED = (429, 503)
 _TEMPORARY = (408, 500, 502, 504)
 _AUTHORIZATION = "authorization"
+# The headers of a request that go to another origin, too; all others may be credentials.
+_SENT_ELSEWHERE = ("accept", "range")
 
 
 class Refused(Exception):
@@ -43,15 +47,15 @@ class Refused(Exception):
 class Http:
     """A client of one server, and of the stores that it sends to; `close` ends its connections."""
 
-    def __init__(self, credentials: GitCredentials, *, max_connections: int) -> None:
+    def __init__(self, credentials: GitCredentials, *, server: str, max_connections: int) -> None:
         self._credentials = credentials
+        self._destinations = _Destinations(origin_of(server))
         self._known: dict[str, Credential] = {}
         self._asking = asyncio.Lock()
         self._not_before: dict[str, float] = {}
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(_SILENT_SECONDS, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
-            max_redirects=_MAX_REDIRECTS,
             headers={"User-Agent": f"towpath/{version('towpath')}", "Accept-Encoding": "identity"},
         )
 
@@ -102,7 +106,9 @@ class Http:
             credential = self._known.get(place) if signs else None
             sent = {**headers, "Authorization": credential.header} if credential is not None else dict(headers)
             async with self._response(method, url, sent, content) as response:
-                if response.status_code != httpx.codes.UNAUTHORIZED or not signs:
+                # Another origin, to which a redirect led, has not seen the credential.
+                is_elsewhere = origin_of(str(response.url)) != place
+                if response.status_code != httpx.codes.UNAUTHORIZED or not signs or is_elsewhere:
                     await self._check(place, response)
                     if credential is not None and credential is tried:
                         await self._credentials.approve(credential)
@@ -116,13 +122,25 @@ class Http:
     async def _response(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | AsyncIterator[bytes] | None
     ) -> AsyncIterator[httpx.Response]:
+        at, sent = httpx.URL(url), dict(headers)
         try:
-            async with self._client.stream(
-                method, url, headers=dict(headers), content=content, follow_redirects=method == "GET"
-            ) as response:
-                yield response
-        except httpx.TooManyRedirects:
-            raise CommandError(f"{without_query(url)}: it redirects without end") from None
+            for _ in range(_MAX_REDIRECTS + 1):
+                extensions = {"trace": self._destinations.check(at)}
+                async with self._client.stream(
+                    method, at, headers=sent, content=content, extensions=extensions
+                ) as response:
+                    try:
+                        require_identity(response.headers)
+                    except CodingError as error:
+                        raise Refused(response.status_code, str(error)) from None
+                    if method != "GET" or not response.has_redirect_location:
+                        yield response
+                        return
+                    target = _target_of(response)
+                if origin_of(str(target)) != origin_of(str(at)):
+                    sent = {name: value for name, value in sent.items() if name.lower() in _SENT_ELSEWHERE}
+                at = target
+            raise CommandError(f"{without_query(url)}: it redirects without end")
         except httpx.TransportError as error:
             unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             what = "cannot be reached" if unreachable else "the connection broke"
@@ -176,6 +194,48 @@ class Http:
                 )
             self._known[place] = found
             return found
+
+
+class _Destinations:
+    """The addresses to which a server may lead us, by actions and redirects: private ones, if it has one itself."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._is_private = False
+
+    def check(self, url: httpx.URL) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+        """Return what looks at the address of each new connection for a URL, before anything is sent by it."""
+        is_own, is_proxied = origin_of(str(url)) == self._server, _is_proxied(url)
+
+        async def look(event: str, info: Mapping[str, Any]) -> None:
+            if event != "connection.connect_tcp.complete" or is_proxied:
+                return
+            stream = info["return_value"]
+            address = stream.get_extra_info("server_addr")[0]
+            if is_own:
+                self._is_private |= not is_allowed(address, allows_private=False)
+            elif not is_allowed(address, allows_private=self._is_private):
+                await stream.aclose()
+                raise Refused(0, f"the server leads to {url.host}, at the address {address}, where it may not lead")
+
+        return look
+
+
+def _is_proxied(url: httpx.URL) -> bool:
+    """Return whether the environment names a proxy for a URL, which then looks up and connects."""
+    proxies = getproxies()
+    return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
+
+
+def _target_of(response: httpx.Response) -> httpx.URL:
+    """Return where an answer redirects to. Raises `Refused`."""
+    try:
+        target = response.url.join(response.headers["location"])
+    except httpx.InvalidURL:
+        raise Refused(0, "the server redirects to an invalid URL") from None
+    if target.scheme != "https" and target.scheme != response.url.scheme:
+        raise Refused(0, f"the server redirects from {response.url.scheme} to {target.scheme}")
+    return target
 
 
 async def _text_of(response: httpx.Response, most: int, *, lenient: bool = False) -> str:

@@ -1,12 +1,14 @@
 """Another server as the source and the target of objects, however it throttles, breaks off, forgets or lies."""
 
 import asyncio
+import gzip
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from services.cli.errors import CommandError
@@ -14,7 +16,7 @@ from services.cli.git_credentials import GitCredentials
 from services.cli.pointers.named import Pointer
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.retries import repeated
-from services.transfer.server.http import Http
+from services.transfer.server.http import Http, Refused, _Destinations, _target_of
 from services.transfer.server.locks import list_locks
 from services.transfer.server.objects import ServerSink, ServerSource
 from tests.support.http import content, oid_of
@@ -54,9 +56,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-async def http(settings: Path) -> AsyncIterator[Http]:  # noqa: ARG001 - the environment names them
+async def http(server: ScriptedServer, settings: Path) -> AsyncIterator[Http]:  # noqa: ARG001 - the environment names them
     """A client."""
-    client = Http(GitCredentials(), max_connections=8)
+    client = Http(GitCredentials(), server=server.url, max_connections=8)
     yield client
     await client.close()
 

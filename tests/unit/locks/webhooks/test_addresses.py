@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.locks.webhooks.addresses import ReceiverError, is_allowed, parse_receiver, resolve
+from services.common.outbound import is_allowed
+from services.locks.webhooks.addresses import ReceiverError, parse_receiver, resolve
 
 _GLOBAL = ["93.184.215.14", "8.8.8.8", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e"]
 _PRIVATE = [
@@ -28,6 +29,8 @@ _NEVER = [
     "169.254.0.1",
     "100.100.100.200",
     "fd00:ec2::254",
+    "fd00:ec2::23",
+    "168.63.129.16",
     "fd20:ce::254",
     "fe80::1",
     "fe80::1%2",

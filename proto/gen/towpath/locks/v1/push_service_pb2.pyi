@@ -90,6 +90,62 @@ class CheckPushResponse(_message.Message):
 Global___CheckPushResponse: _TypeAlias = CheckPushResponse  # noqa: Y015
 
 @_typing.final
+class FindLockSpacesRequest(_message.Message):
+    """FindLockSpacesRequest names refs of a repository."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    REFS_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    @_builtins.property
+    def refs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 10,000 refs, with at most 8 MiB in all."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        refs: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refs", b"refs", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindLockSpacesRequest: _TypeAlias = FindLockSpacesRequest  # noqa: Y015
+
+@_typing.final
+class FindLockSpacesResponse(_message.Message):
+    """FindLockSpacesResponse tells the spaces of the refs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACES_FIELD_NUMBER: _builtins.int
+    HAS_RULES_FIELD_NUMBER: _builtins.int
+    has_rules: _builtins.bool
+    """Whether the repository has rules for spaces; without, all locks are in the default space."""
+    @_builtins.property
+    def spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The space of each ref, in the order of the request; empty for the default space."""
+
+    def __init__(
+        self,
+        *,
+        spaces: _abc.Iterable[_builtins.str] | None = ...,
+        has_rules: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_rules", b"has_rules", "spaces", b"spaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindLockSpacesResponse: _TypeAlias = FindLockSpacesResponse  # noqa: Y015
+
+@_typing.final
 class ReleasePushedRequest(_message.Message):
     """ReleasePushedRequest tells what was pushed."""
 

@@ -46,6 +46,11 @@ class PushServiceStub:
                 request_serializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushRequest.SerializeToString,
                 response_deserializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushResponse.FromString,
                 _registered_method=True)
+        self.FindLockSpaces = channel.unary_unary(
+                '/towpath.locks.v1.PushService/FindLockSpaces',
+                request_serializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesResponse.FromString,
+                _registered_method=True)
         self.ReleasePushed = channel.unary_unary(
                 '/towpath.locks.v1.PushService/ReleasePushed',
                 request_serializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.ReleasePushedRequest.SerializeToString,
@@ -75,6 +80,16 @@ class PushServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindLockSpaces(self, request, context):
+        """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
+
+        Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
+        than 10,000 refs, or more than 8 MiB of them).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReleasePushed(self, request, context):
         """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
         patterns of the repository, and the repository is not archived.
@@ -95,6 +110,11 @@ def add_PushServiceServicer_to_server(servicer, server):
                     servicer.CheckPush,
                     request_deserializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushRequest.FromString,
                     response_serializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushResponse.SerializeToString,
+            ),
+            'FindLockSpaces': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindLockSpaces,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesResponse.SerializeToString,
             ),
             'ReleasePushed': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleasePushed,
@@ -136,6 +156,33 @@ class PushService:
             '/towpath.locks.v1.PushService/CheckPush',
             towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushRequest.SerializeToString,
             towpath_dot_locks_dot_v1_dot_push__service__pb2.CheckPushResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindLockSpaces(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.locks.v1.PushService/FindLockSpaces',
+            towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_push__service__pb2.FindLockSpacesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,12 @@ class PushServiceStub:
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
     than 10,000 paths, or more than 8 MiB of them).
     """
+    FindLockSpaces: _grpc.UnaryUnaryMultiCallable[_push_service_pb2.FindLockSpacesRequest, _push_service_pb2.FindLockSpacesResponse]
+    """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
+
+    Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
+    than 10,000 refs, or more than 8 MiB of them).
+    """
     ReleasePushed: _grpc.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
     patterns of the repository, and the repository is not archived.
@@ -77,6 +83,12 @@ class PushServiceAsyncStub(PushServiceStub):
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
     than 10,000 paths, or more than 8 MiB of them).
+    """
+    FindLockSpaces: _aio.UnaryUnaryMultiCallable[_push_service_pb2.FindLockSpacesRequest, _push_service_pb2.FindLockSpacesResponse]  # type: ignore[assignment]
+    """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
+
+    Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
+    than 10,000 refs, or more than 8 MiB of them).
     """
     ReleasePushed: _aio.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]  # type: ignore[assignment]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
@@ -110,6 +122,18 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
         than 10,000 paths, or more than 8 MiB of them).
+        """
+
+    @_abc_1.abstractmethod
+    def FindLockSpaces(
+        self,
+        request: _push_service_pb2.FindLockSpacesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_push_service_pb2.FindLockSpacesResponse, _abc.Awaitable[_push_service_pb2.FindLockSpacesResponse]]:
+        """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
+
+        Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
+        than 10,000 refs, or more than 8 MiB of them).
         """
 
     @_abc_1.abstractmethod
