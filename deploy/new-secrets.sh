@@ -16,8 +16,8 @@ put() {
 }
 
 # Those that end in _accepted are the ones to change to: docs/operations.md, "Changing a secret while people work".
-for name in database_password service_secret service_secret_accepted storage_admin_secret storage_admin_secret_accepted signing_key \
-    signing_key_accepted admin_token metrics_token grafana_password; do
+for name in database_password service_secret service_secret_accepted storage_admin_secret storage_admin_secret_accepted ssh_secret \
+    ssh_secret_accepted signing_key signing_key_accepted admin_token metrics_token grafana_password; do
     file=$1/towpath_$name
     [ -e "$file" ] && continue
     random 32 | put "$file"

@@ -8,6 +8,8 @@ from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc, push_servi
 from services.common.concurrency.periodic import refresh_periodically
 from services.common.lifecycle import cancel_and_wait, run_after, running
 from services.common.observability.metrics import served_metrics
+from services.common.rpc.interceptors import FurtherSecret
+from services.common.rpc.options import CHUNK_BYTES, SSH_METADATA_KEY
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.notifications import Notifications
@@ -22,6 +24,7 @@ from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.api.push_service import PushServicer
+from services.locks.api.token_callers import TokenCallers
 from services.locks.audit.partitions import keep_partitions
 from services.locks.audit.recorder import watch_transactions
 from services.locks.events.feed import LockFeed
@@ -48,6 +51,9 @@ PUSH_SERVICE: str = push_service_pb2.DESCRIPTOR.services_by_name["PushService"].
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
 ADMIN_SERVICE: str = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 
+# A megabyte, with what is around it: of fields, which the calls bound, or of an object's bytes.
+_MESSAGE_BYTES = CHUNK_BYTES + 256 * 1024
+
 
 async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retries | None = None) -> None:
     """Serve the gRPC services of the lock service until `stop` is set, then drain and close everything.
@@ -56,6 +62,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     that cannot be used.
     """
     tls = settings.read_tls()
+    engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
+    watch_transactions(engine)
+    database = Database(engine)
+    uses = TokenUses(database)
     server = Server(
         settings.locks_listen,
         secret=settings.service_secret,
@@ -65,6 +75,14 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         services=(LOCK_SERVICE, PUSH_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
         # Callers of these present the token of a user instead of the service secret.
         unguarded=(PUSH_SERVICE, ADMIN_SERVICE),
+        further=FurtherSecret(
+            "the SSH service",
+            SSH_METADATA_KEY,
+            frozenset([f"/{ACCESS_SERVICE}/IssueSessionToken"]),
+            [settings.ssh_secret, settings.ssh_secret_accepted],
+        ),
+        inner=[TokenCallers(database, uses, [PUSH_SERVICE], administrators=[ADMIN_SERVICE])],
+        message_bytes=_MESSAGE_BYTES,
         waiting=(
             f"/{ACCESS_SERVICE}/WatchAccess",
             f"/{LOCK_SERVICE}/WatchLocks",
@@ -72,11 +90,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         ),
         frequent=(f"/{ACCESS_SERVICE}/TakeRate",),
     )
-    engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
-    watch_transactions(engine)
-    database = Database(engine)
     changes = Notifications(settings.database, revocation_feed.SOURCE)
-    uses = TokenUses(database)
     refusals = Refusals(database)
     discovery = Discovery()
     keys = KeySets(discovery.read, stale_seconds=settings.issuer_stale_seconds)
@@ -88,7 +102,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     pages = LockPages(database, settings)
     feed = LockFeed(database)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages, feed), server.grpc)
-    push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
+    push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database), server.grpc)
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
     rates = RequestRates(database, default_limit=settings.requests_per_hour)

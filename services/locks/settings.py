@@ -65,6 +65,15 @@ class LocksSettings(LocksDatabaseSettings):
         description="what the lock service shows the storage service for administration, beside `service_secret`; "
         "no other service has it",
     )
+    ssh_secret: SecretStr | None = Field(
+        default=None,
+        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`; "
+        "`towpath up` makes one at each start",
+    )
+    ssh_secret_accepted: SecretStr | None = Field(
+        default=None,
+        description="a second one that is accepted too: the next or the last one while `ssh_secret` is changed",
+    )
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
     lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
     lock_path_bytes: int = Field(

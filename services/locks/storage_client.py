@@ -7,6 +7,7 @@ from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 from towpath.storage.v1.store_service_pb2_grpc import StoreServiceStub
 
 from services.common.rpc.client import ServiceClient
+from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.tls import Tls
 
 _DEADLINE_SECONDS = 30.0
@@ -49,7 +50,7 @@ class StorageClient(ServiceClient):
             address,
             deadline=_DEADLINE_SECONDS,
             secret=secret,
-            admin_secret=admin_secret,
+            further=(ADMIN_METADATA_KEY, admin_secret) if admin_secret else None,
             tls=tls,
             repeatable=_REPEATABLE,
         )

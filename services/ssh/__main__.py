@@ -9,6 +9,7 @@ from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
 from services.common.rpc.client import ServiceClient
+from services.common.rpc.options import SSH_METADATA_KEY
 from services.ssh.interface import Facade
 from services.ssh.server import SshServer, listening
 from services.ssh.session import Sessions
@@ -23,6 +24,7 @@ async def _serve(settings: SshSettings) -> None:
         settings.locks_address,
         deadline=settings.rpc_seconds,
         secret=settings.service_secret,
+        further=(SSH_METADATA_KEY, settings.ssh_secret) if settings.ssh_secret else None,
         tls=settings.read_tls(),
         repeatable=REPEATABLE,
     )

@@ -32,6 +32,11 @@ class Command:
     repository: str
     operation: str
 
+    @property
+    def writes(self) -> bool:
+        """True if the operation may change the repository or its locks."""
+        return self.operation != "download"
+
 
 def parse_command(text: str, offered: Collection[Program]) -> Command:
     """Return the command that a client asks for. Raises `Refused`, with the exit status of a shell as its status."""

@@ -92,7 +92,7 @@ class Sessions:
         offered = (Program.AUTHENTICATE, *([Program.TRANSFER] if self.settings.ssh_transfer else []))
         command = parse_command(text, offered)
         told |= {"program": str(command.program), "operation": command.operation, "repository": command.repository}
-        token = await self.keys.token(fingerprint)
+        token = await self.keys.token(fingerprint, command)
         told["user"] = token.user_name
         with self.shares.taken(token.user_name):
             await self._run_as(fingerprint, token, command, source, sink)
@@ -112,7 +112,7 @@ class Sessions:
         async def renewed() -> str:
             nonlocal token
             try:
-                token = await self.keys.renew(fingerprint, token)
+                token = await self.keys.renew(fingerprint, command, token)
             except NotFound as error:
                 raise Refused(_UNAUTHORIZED, _UNKNOWN_KEY) from error
             except ServiceError as error:

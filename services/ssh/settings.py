@@ -4,7 +4,7 @@ import os
 import pwd
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from services.common.settings import Seconds, ServiceSettings
 
@@ -17,6 +17,11 @@ class SshSettings(ServiceSettings):
     ssh_listen: Path = Field(
         description="the path of the unix socket on which the SSH service listens, such as `/run/towpath/ssh.sock`; "
         "`towpath up` runs the service where this is set"
+    )
+    ssh_secret: SecretStr | None = Field(
+        default=None,
+        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`; "
+        "`towpath up` makes one at each start",
     )
     ssh_metrics_listen: str | None = Field(
         default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"

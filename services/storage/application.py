@@ -11,6 +11,8 @@ from services.common.errors import Unavailable
 from services.common.lifecycle import cancel_and_wait, run_after
 from services.common.observability.logs import get_logger
 from services.common.observability.metrics import served_metrics
+from services.common.rpc.interceptors import FurtherSecret
+from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.server import Server, methods_of
 from services.database.engine import create_engine
 from services.database.notifications import Notifications
@@ -67,8 +69,12 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         drain_seconds=settings.drain_seconds,
         tls=settings.read_tls(),
         services=[SERVICE_NAME, STORE_SERVICE_NAME],
-        admin_methods=[*methods_of([STORE_SERVICE_NAME]), *ADMIN_METHODS],
-        admin_secrets=[settings.storage_admin_secret, settings.storage_admin_secret_accepted],
+        further=FurtherSecret(
+            "the storage's administration",
+            ADMIN_METADATA_KEY,
+            frozenset([*methods_of([STORE_SERVICE_NAME]), *ADMIN_METHODS]),
+            [settings.storage_admin_secret, settings.storage_admin_secret_accepted],
+        ),
         waiting=(f"/{SERVICE_NAME}/WatchRemovals",),
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))

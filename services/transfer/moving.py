@@ -20,7 +20,7 @@ BATCH = 100
 """The number of objects that are asked about at a time."""
 
 _SMALL_BYTES = 256 * 1024
-_GROUP_BYTES = 2 * 1024**2
+_GROUP_BYTES = 1024**2
 # Several groups of one batch are on their way at once.
 _GROUP_OBJECTS = 16
 _MAX_LISTED = 1_000

@@ -30,9 +30,10 @@ ACCEPTED = {
     "towpath_signing_key_accepted",
     "towpath_service_secret_accepted",
     "towpath_storage_admin_secret_accepted",
+    "towpath_ssh_secret_accepted",
 }
 CHANGED = {
-    "swap secrets": ACCEPTED | {"towpath_signing_key", "towpath_service_secret", "towpath_storage_admin_secret"},
+    "swap secrets": ACCEPTED | {name.removesuffix("_accepted") for name in ACCEPTED},
     "renew secrets": ACCEPTED,
 }
 

@@ -175,13 +175,13 @@ async def serving_locks(
     """Serve on a migrated database, as one replica; yield the address."""
     address = f"unix:{folder / name}.sock"
     settings = LocksSettings(
-        locks_listen=address,
         locks_database_url=database_url,
         storage_address=storage_address,
         service_secret=service_secret,
         storage_admin_secret=storage_admin_secret,
-        **{"drain_seconds": 0.5, **(limits or {})},
+        **{"locks_listen": address, "drain_seconds": 0.5, **(limits or {})},
     )
+    address = settings.locks_listen
     stop = asyncio.Event()
     service = asyncio.create_task(serve(settings, stop, retries=retries))
     try:

@@ -28,8 +28,8 @@ from services.cli.push_hooks.git import Git, RefUpdate
 MAX_PATHS = 10_000
 """The most paths of a call; see `PushService`."""
 
-_MAX_BATCH_BYTES = 4 * 1024**2
-_MAX_KNOWN = 200_000
+_MAX_BATCH_BYTES = 512 * 1024
+_MAX_KNOWN, _MAX_KNOWN_BYTES = 200_000, 4 * 1024**2
 _BRANCHES = "refs/heads/"
 
 
@@ -200,7 +200,7 @@ async def _chunks(paths: AsyncGenerator[bytes, None]) -> AsyncGenerator[set[byte
     async for path in paths:
         chunk.add(path)
         size += len(path)
-        if len(chunk) >= _MAX_KNOWN or size >= _MAX_BATCH_BYTES:
+        if len(chunk) >= _MAX_KNOWN or size >= _MAX_KNOWN_BYTES:
             yield chunk
             chunk, size = set(), 0
     if chunk:

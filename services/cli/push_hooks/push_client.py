@@ -10,7 +10,7 @@ from towpath.locks.v1.lock_service_pb2 import Lock
 from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.cli.connection import Location
-from services.cli.push_hooks.changes import MAX_PATHS, in_batches
+from services.cli.push_hooks.changes import in_batches
 from services.common.errors import Aborted, DeadlineExceeded, ServiceError, Unavailable
 from services.common.rpc.client import ServiceClient
 
@@ -22,6 +22,8 @@ DEFAULT_SPACE = ""
 """The lock space of the refs that no rule of a repository names."""
 
 _CALL_SECONDS = 10.0
+# A message is at most a megabyte.
+_MAX_REFS = 1_000
 # Enough to show the first of them, whatever the number of locks.
 _MAX_KEPT = 1_000
 _MAX_REASON_CHARACTERS = 500
@@ -67,8 +69,8 @@ class PushClient:
     async def spaces(self, refs: Sequence[str]) -> Sequence[str] | None:
         """Return the lock space of each ref; None where the repository has one space alone. Raises `ServiceError`."""
         spaces: list[str] = []
-        for begin in range(0, len(refs), MAX_PATHS):
-            request = pb.FindLockSpacesRequest(repository=self._repository, refs=refs[begin : begin + MAX_PATHS])
+        for begin in range(0, len(refs), _MAX_REFS):
+            request = pb.FindLockSpacesRequest(repository=self._repository, refs=refs[begin : begin + _MAX_REFS])
             response = await self._client.call(self._stub.FindLockSpaces, request)
             if not response.has_rules:
                 return None

@@ -26,6 +26,7 @@ _OWN = (
 # Secrets that not every service needs; a service that does not need one does not get it.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret
+_SSH_SECRET = "TOWPATH_SSH_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
 _SIGNING_KEY = "TOWPATH_SIGNING_KEY"
@@ -53,7 +54,7 @@ def cache_environment(
 
     The operator's TOWPATH_CACHE_DIRECTORY takes precedence over `directory`.
     """
-    kept = _kept(inherited, _ADMIN_TOKEN, _DATABASE_PASSWORD, _STORAGE_ADMIN_SECRET, _SIGNING_KEY)
+    kept = _kept(inherited, _ADMIN_TOKEN, _DATABASE_PASSWORD, _STORAGE_ADMIN_SECRET, _SSH_SECRET, _SIGNING_KEY)
     return {
         "TOWPATH_CACHE_DIRECTORY": str(directory),
         "TOWPATH_LOG_FORMAT": log_format,
@@ -86,6 +87,7 @@ class Environments:
     log_format: str
     memory: Path | None = None
     storage_admin_secret: str = field(default_factory=partial(secrets.token_urlsafe, 32), repr=False)
+    ssh_secret: str = field(default_factory=partial(secrets.token_urlsafe, 32), repr=False)
 
     @property
     def locks_address(self) -> str:
@@ -102,10 +104,9 @@ class Environments:
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
-    def _storage_admin_secret(self) -> dict[str, str]:
-        """Return the secret that only storage and locks share: a new one at each start, unless the operator sets it."""
-        given = self.inherited.get(_STORAGE_ADMIN_SECRET)
-        return {} if given else {_STORAGE_ADMIN_SECRET: self.storage_admin_secret}
+    def _secret(self, name: str, made: str) -> dict[str, str]:
+        """Return a secret that only two of the services share: a new one at each start, unless the operator sets it."""
+        return {} if self.inherited.get(name) else {name: made}
 
     def _shared_memory(self) -> dict[str, str]:
         return {} if self.memory is None or _SHARED_MEMORY in self.inherited else {_SHARED_MEMORY: str(self.memory)}
@@ -114,10 +115,11 @@ class Environments:
         """Return the environment of the storage service."""
         return self._with(
             _ADMIN_TOKEN,
+            _SSH_SECRET,
             TOWPATH_STORAGE_LISTEN=self.storage_address,
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_URL=storage_url,
-            **self._storage_admin_secret(),
+            **self._secret(_STORAGE_ADMIN_SECRET, self.storage_admin_secret),
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
             **self._shared_memory(),
         )
@@ -128,7 +130,8 @@ class Environments:
             TOWPATH_LOCKS_LISTEN=self.locks_address,
             TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
-            **self._storage_admin_secret(),
+            **self._secret(_STORAGE_ADMIN_SECRET, self.storage_admin_secret),
+            **self._secret(_SSH_SECRET, self.ssh_secret),
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
         )
 
@@ -156,6 +159,7 @@ class Environments:
             _ADMIN_TOKEN,
             _DATABASE_PASSWORD,
             _STORAGE_ADMIN_SECRET,
+            _SSH_SECRET,
             TOWPATH_LISTEN=f"fd:{listener}",
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
             TOWPATH_LOCKS_ADDRESS=self.locks_address,
@@ -175,6 +179,7 @@ class Environments:
             _DATABASE_PASSWORD,
             _STORAGE_ADMIN_SECRET,
             _SIGNING_KEY,
+            **self._secret(_SSH_SECRET, self.ssh_secret),
             TOWPATH_LOCKS_ADDRESS=self.locks_address,
             TOWPATH_SSH_FACADE_URL=facade_url,
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
 from services.common.observability import request_id, tracing
-from services.common.rpc.options import ADMIN_METADATA_KEY, channel_options, is_local
+from services.common.rpc.options import channel_options, is_local
 from services.common.rpc.tls import Tls
 
 Response = TypeVar("Response")
@@ -58,7 +58,10 @@ class Health(StrEnum):
 
 
 class ServiceClient:
-    """A client of another service: a channel, which `close` closes, secrets to show, and a deadline for every call."""
+    """A client of another service: a channel, which `close` closes, secrets to show, and a deadline for every call.
+
+    `further` is a secret that is shown beside the one between services, and the metadata key under which it is.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class ServiceClient:
         *,
         deadline: float,
         secret: SecretStr | None = None,
-        admin_secret: SecretStr | None = None,
+        further: tuple[str, SecretStr] | None = None,
         tls: Tls | None = None,
         repeatable: dict[str, list[str]] | None = None,
     ) -> None:
@@ -74,7 +77,7 @@ class ServiceClient:
         self.deadline = deadline
         """The seconds within which each call is answered, unless it has its own deadline."""
         self._secret = secret
-        self._admin_secret = admin_secret
+        self._further = further
 
     async def call(
         self,
@@ -117,8 +120,9 @@ class ServiceClient:
         metadata.extend(tracing.metadata())
         if (shown := secret or self._secret) is not None:
             metadata.append(("authorization", f"Bearer {shown.get_secret_value()}"))
-        if self._admin_secret is not None:
-            metadata.append((ADMIN_METADATA_KEY, f"Bearer {self._admin_secret.get_secret_value()}"))
+        if self._further is not None:
+            key, further = self._further
+            metadata.append((key, f"Bearer {further.get_secret_value()}"))
         return tuple(metadata)
 
     async def health(self, service: str) -> Health:

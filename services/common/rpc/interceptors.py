@@ -3,7 +3,8 @@
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import grpc
@@ -13,7 +14,6 @@ from services.common.errors import ServiceError, trailing_metadata
 from services.common.observability import request_id, tracing
 from services.common.observability.logs import get_logger
 from services.common.rpc import log_fields, metrics
-from services.common.rpc.options import ADMIN_METADATA_KEY
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # gRPC's own type knows only blocking handlers.
@@ -37,11 +37,24 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = 
     return ""
 
 
+@dataclass(frozen=True)
+class FurtherSecret:
+    """A secret that some methods, given by full name, ask for beside the one between services.
+
+    Callers present one of `secrets` as `Bearer SECRET` under the metadata `key`; if there is none, nobody may call
+    them. A refusal calls it by its `name`.
+    """
+
+    name: str
+    key: str
+    methods: frozenset[str]
+    secrets: Sequence[SecretStr | None]
+
+
 class SecretInterceptor(grpc.aio.ServerInterceptor):
     """Refuses calls that do not present one of the secrets; without secrets it admits every call.
 
-    Services in `unguarded` need no secret. Calls of `admin_methods`, given by full name, must present one of
-    `admin_secrets` too; if there are secrets but no admin secrets, nobody may call these methods.
+    Services in `unguarded` need no secret. Methods of `further` ask for another one too.
     """
 
     def __init__(
@@ -49,13 +62,12 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         secrets: Iterable[SecretStr | None],
         *,
         unguarded: Iterable[str],
-        admin_methods: Iterable[str] = (),
-        admin_secrets: Iterable[SecretStr | None] = (),
+        further: FurtherSecret | None = None,
     ) -> None:
         self._secrets = _bytes_of(secrets)
         self._unguarded = frozenset(unguarded)
-        self._admin_methods = frozenset(admin_methods)
-        self._admin_secrets = _bytes_of(admin_secrets)
+        self._further = further
+        self._further_secrets = _bytes_of(further.secrets) if further else []
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -76,10 +88,11 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         is_guarded = bool(self._secrets) and method.split("/")[1] not in self._unguarded
         if is_guarded and not _is_among(bearer_token(metadata), self._secrets):
             return "the secret between services is missing or wrong"
-        is_admin = bool(self._secrets or self._admin_secrets) and method in self._admin_methods
-        if is_admin and not _is_among(bearer_token(metadata, ADMIN_METADATA_KEY), self._admin_secrets):
-            return "the secret of the storage's administration is missing or wrong"
-        return ""
+        further = self._further
+        if further is None or method not in further.methods or not (self._secrets or self._further_secrets):
+            return ""
+        is_shown = _is_among(bearer_token(metadata, further.key), self._further_secrets)
+        return "" if is_shown else f"the secret of {further.name} is missing or wrong"
 
 
 def _bytes_of(secrets: Iterable[SecretStr | None]) -> list[bytes]:

@@ -10,12 +10,14 @@ SHARED_BYTES = 2 * CHUNK_BYTES
 """The most bytes of an object that one message refers to, if they go through shared memory."""
 
 ADMIN_METADATA_KEY = "towpath-storage-admin"
-"""The metadata key under which a caller presents the secret of administration, as `Bearer SECRET`."""
+"""The metadata key under which a caller presents the secret of the storage's administration, as `Bearer SECRET`."""
+
+SSH_METADATA_KEY = "towpath-ssh"
+"""The metadata key under which the SSH service presents its secret, as `Bearer SECRET`."""
 
 Options = list[tuple[str, int]]
 
 _SHARED: Options = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # A conflict carries the standing lock, with the longest path and the longest note, in the trailing metadata.
     ("grpc.max_metadata_size", 16 * 1024),
@@ -39,6 +41,7 @@ def _keepalive(*, every: int, timeout: int) -> Options:
 
 _CHANNEL: Options = [
     *_SHARED,
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     # A service that restarts is found again within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
@@ -81,14 +84,15 @@ def channel_options(address: str) -> Options:
     return [*_CHANNEL, *(_LOCAL_CHANNEL if is_local(address) else _REMOTE_CHANNEL)]
 
 
-def server_options(address: str, *, connection_seconds: float) -> Options:
-    """Return gRPC's options for a server on this address.
+def server_options(address: str, *, connection_seconds: float, message_bytes: int) -> Options:
+    """Return gRPC's options for a server on this address, which takes messages of at most `message_bytes`.
 
     A connection over a network is ended after `connection_seconds`, give or take a tenth, so that its caller resolves
     the replicas again. The caller is notified first, and calls in flight are not cut off.
     """
+    server = [*_SERVER, ("grpc.max_receive_message_length", message_bytes)]
     if is_local(address):
-        return _SERVER
+        return server
     # The streams of a vanished caller are ended soon.
     keepalive = _keepalive(every=10_000, timeout=10_000)
-    return [*_SERVER, *keepalive, ("grpc.max_connection_age_ms", int(connection_seconds * 1000))]
+    return [*server, *keepalive, ("grpc.max_connection_age_ms", int(connection_seconds * 1000))]

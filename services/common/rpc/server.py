@@ -1,7 +1,7 @@
 """The server's side of gRPC: listening, authentication of callers, error and health reports, and shutdown."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 import grpc
@@ -10,8 +10,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from pydantic import SecretStr
 
-from services.common.rpc.interceptors import CallInterceptor, SecretInterceptor
-from services.common.rpc.options import is_local, server_options
+from services.common.rpc.interceptors import CallInterceptor, FurtherSecret, SecretInterceptor
+from services.common.rpc.options import MAX_MESSAGE_BYTES, is_local, server_options
 from services.common.rpc.tls import Tls
 
 _CONNECTION_SECONDS = 10.0
@@ -21,11 +21,11 @@ class Server:
     """A gRPC server with health, reflection, errors, logs and the secret between services.
 
     `grpc` is the server to register servicers with; `services` are their full names. The services in `unguarded`
-    authenticate their callers themselves; callers of all others must present `secret` or `accepted`. Callers of
-    `admin_methods`, given by full name, must present one of `admin_secrets` too, see `SecretInterceptor`. Over a
-    network, callers must present a certificate if `tls` is given, and a connection is ended gracefully after
-    `connection_seconds`. `waiting` and `frequent` are full names of methods, see `CallInterceptor`. Raises
-    ValueError for an address that other hosts can reach if there is no secret.
+    authenticate their callers themselves; callers of all others must present `secret` or `accepted`, and callers of
+    some methods the `further` secret too. Over a network, callers must present a certificate if `tls` is given, and a
+    connection is ended gracefully after `connection_seconds`. `waiting` and `frequent` are full names of methods, see
+    `CallInterceptor`. `inner` are interceptors of this server alone, and `message_bytes` the most bytes of a message
+    that it takes. Raises ValueError for an address that other hosts can reach if there is no secret.
     """
 
     def __init__(
@@ -41,8 +41,9 @@ class Server:
         unguarded: Iterable[str] = (),
         waiting: Iterable[str] = (),
         frequent: Iterable[str] = (),
-        admin_methods: Iterable[str] = (),
-        admin_secrets: Iterable[SecretStr | None] = (),
+        further: FurtherSecret | None = None,
+        inner: Sequence[grpc.aio.ServerInterceptor] = (),
+        message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         if not (secret and secret.get_secret_value()) and not is_local(address):
             raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
@@ -54,14 +55,10 @@ class Server:
         self.grpc = grpc.aio.server(
             interceptors=[
                 CallInterceptor(methods_of(self._services), waiting=waiting, frequent=frequent),
-                SecretInterceptor(
-                    [secret, accepted],
-                    unguarded=open_to_all,
-                    admin_methods=admin_methods,
-                    admin_secrets=admin_secrets,
-                ),
+                SecretInterceptor([secret, accepted], unguarded=open_to_all, further=further),
+                *inner,
             ],
-            options=server_options(address, connection_seconds=connection_seconds),
+            options=server_options(address, connection_seconds=connection_seconds, message_bytes=message_bytes),
         )
         if tls is None or is_local(address):
             self.port = self.grpc.add_insecure_port(address)

@@ -228,6 +228,8 @@ class Authorizer:
             reply.requests_per_hour,
             reply.token_requests_per_hour,
             reply.administrator,
+            reply.refused_by_pages,
+            token,
         )
         return caller, reply.keep_seconds
 

@@ -22,6 +22,10 @@ class Caller:
 
     administrator: bool = False
     """True if AdminService admits the user with this token."""
+    is_refused_by_pages: bool = False
+    """True for the token of a program or of an SSH session."""
+    shown: str = field(default="", repr=False)
+    """The credential that was shown; empty for an anonymous caller."""
 
     @property
     def deciding_token_id(self) -> int:

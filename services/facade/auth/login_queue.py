@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from services.common.client_addresses import limit_key
 from services.common.errors import ResourceExhausted
-from services.facade.web.addresses import limit_key
 from services.facade.web.error_reasons import HttpReason
 
 # The pause between two checks of one address, so that checks of other addresses need not wait for them.

@@ -11,10 +11,10 @@ from itertools import islice
 from limits import parse
 from towpath.access.v1 import access_service_pb2
 
+from services.common.client_addresses import OVERFLOW_KEY, limit_key
 from services.common.concurrency.periodic import run_periodically
 from services.common.lifecycle import running
 from services.facade.clients.services import ServiceClients
-from services.facade.web.addresses import OVERFLOW_KEY, limit_key
 from services.facade.web.error_reasons import invalid_reply
 
 _MAX_ADDRESSES = 10_000

@@ -65,13 +65,12 @@ def _number(name: str, text: str | None, default: int, least: int, most: int) ->
 
 async def retain(
     clients: ServiceClients,
-    repository_id: int,
     repository: str,
-    user_name: str,
+    credential: str,
     query: RetainQuery,
     body: AsyncIterator[bytes],
 ) -> CollectionAnswer:
-    """Collect the garbage of a repository: what the lines of the body do not retain.
+    """Collect the garbage of a repository, as the user of a credential: what the lines of the body do not retain.
 
     Raises the errors of AccessService.RetainObjects and of `body`, `InvalidArgument` for a malformed line,
     `ResourceExhausted` (BODY_TOO_LARGE), and `DeadlineExceeded` (CLIENT_SLOW).
@@ -88,11 +87,7 @@ async def retain(
         )
         yield pb.RetainObjectsRequest(
             header=pb.RetainObjectsRequest.Header(
-                repository_id=repository_id,
-                repository=repository,
-                user_name=user_name,
-                terms=terms,
-                reason=_REASON,
+                repository=repository, credential=credential, terms=terms, reason=_REASON
             )
         )
         async with aclosing(_parsed(_bounded(body))) as parsed:

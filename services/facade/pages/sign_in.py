@@ -59,7 +59,10 @@ async def sign_in(request: Request) -> Response:
 
 
 async def _session(visit: Visit, sent: dict[str, str]) -> Session:
-    """Return a session for the credential in a form. Raises `Unauthenticated`, `InvalidArgument`, `NotFound`."""
+    """Return a session for the credential in a form.
+
+    Raises `Unauthenticated`, `InvalidArgument`, `NotFound`, `PermissionDenied`.
+    """
     context, scope = visit.context, visit.request.scope
     address, slot = client_of(scope).address, slot_of(scope)
     if not _keeps_cookies(visit.origin):
@@ -74,7 +77,10 @@ async def _session(visit: Visit, sent: dict[str, str]) -> Session:
     if len(token) > MAX_CREDENTIAL:
         raise InvalidArgument(Reason.INVALID_FIELD, f"token: expected at most {MAX_CREDENTIAL} characters")
     is_of_forge = not token.startswith(TOKEN_PREFIX)
-    await context.authorizer.authenticate([f"Bearer {token}"], address, repository, slot.released)
+    caller = await context.authorizer.authenticate([f"Bearer {token}"], address, repository, slot.released)
+    if caller.is_refused_by_pages:
+        message = "the token is that of a program or of an SSH session, and the pages are for people"
+        raise PermissionDenied(Reason.ACCESS_DENIED, message)
     return Session(token, expires_at, repository if is_of_forge else "", is_own)
 
 

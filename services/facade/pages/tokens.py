@@ -25,15 +25,14 @@ async def show(visit: Visit) -> Response:
 async def create(visit: Visit) -> Response:
     """Make a token, and show its secret in the answer: no later page can show it."""
     sent = await read_session_form(visit)
-    caller, clients = visit.user, visit.context.clients
+    clients = visit.context.clients
     try:
         if (days := sent.get("days", "")) not in _LIVES:
             raise InvalidArgument(Reason.INVALID_FIELD, f"days: expected one of {', '.join(_LIVES)}")
         request = pb.CreateUserTokenRequest(
-            user_id=caller.user_id,
-            token_id=caller.token_id,
             name=required(sent, "name", most=_MAX_NAME),
             expires_in_seconds=int(days) * _DAY_SECONDS,
+            credential=visit.credential,
         )
         made = await clients.locks.call(clients.access_stub.CreateUserToken, request)
     except ServiceError as error:
@@ -46,9 +45,7 @@ async def revoke(visit: Visit) -> Response:
     sent = await read_session_form(visit)
     caller, clients = visit.user, visit.context.clients
     try:
-        request = pb.RevokeUserTokenRequest(
-            user_id=caller.user_id, token_id=caller.token_id, name=required(sent, "name")
-        )
+        request = pb.RevokeUserTokenRequest(name=required(sent, "name"), credential=visit.credential)
         ended = await clients.locks.call(clients.access_stub.RevokeUserToken, request)
     except ServiceError as error:
         return await _refused(visit, error, {})
@@ -74,10 +71,8 @@ async def _page(
     status: int = 200,
     sent: dict[str, str] | None = None,
 ) -> Response:
-    caller, clients = visit.user, visit.context.clients
-    request = pb.ListUserTokensRequest(
-        user_id=caller.user_id, token_id=caller.token_id, cursor=visit.query.get("cursor", ""), limit=_PAGE
-    )
+    clients = visit.context.clients
+    request = pb.ListUserTokensRequest(cursor=visit.query.get("cursor", ""), limit=_PAGE, credential=visit.credential)
     try:
         reply = await clients.locks.call(clients.access_stub.ListUserTokens, request)
     except Unauthenticated as error:

@@ -155,6 +155,8 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
         if error.reason == Reason.BAD_CREDENTIALS:
             raise SignInNeeded(is_over=True) from error
         raise
+    if caller.is_refused_by_pages:
+        raise SignInNeeded(is_over=True)
     await slot.wait_for(partial(slot.count_user, caller.name))
     add_log_fields(request.scope, user=caller.name)
     request.scope["state"]["token_id"] = caller.token_id

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.common.client_addresses import limit_key
 from services.common.observability.logs import get_logger
-from services.facade.web.addresses import limit_key
 from services.facade.web.forwarded_headers import Networks, is_trusted
 from services.facade.web.http_settings import HttpSettings
 

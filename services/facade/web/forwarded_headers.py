@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from services.common.client_addresses import limit_key, parse_address
 from services.common.errors import InvalidArgument
 from services.common.observability import request_id
-from services.facade.web.addresses import limit_key, parse_address
 from services.facade.web.error_reasons import HttpReason
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -64,6 +64,14 @@ class RepositoryAccess:
 
 
 @dataclass(frozen=True)
+class Session:
+    """The bounds of a token of an SSH session: one repository, None if it did not exist, and whether to write there."""
+
+    repository_id: int | None
+    may_write: bool
+
+
+@dataclass(frozen=True)
 class Decision:
     """The outcome, its explanation in one sentence, and the grant that gave the access, if any."""
 
@@ -77,6 +85,9 @@ _MAX_NAMED_CHARACTERS = 300
 _PUBLIC = Decision(Outcome.ALLOWED, "the repository is public: anybody may read it")
 _ARCHIVED = Decision(Outcome.ARCHIVED, "the repository is archived: it may be read, and nothing in it may be changed")
 _MAY_ONLY_READ = Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")
+_OTHER_REPOSITORY = Decision(Outcome.NOT_FOUND, "the token is that of an SSH session for another repository")
+_READING_SESSION = Decision(Outcome.DENIED, "the token is that of an SSH session that reads: its operation is download")
+_NO_ADMINISTRATION = Decision(Outcome.DENIED, "the token is that of an SSH session, with which nobody administers")
 
 
 def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
@@ -91,6 +102,17 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
     decision = _decide(anonymous=anonymous, repository=repository, permission=permission, ref=ref)
     is_write = permission is not Permission.READ and decision.outcome is Outcome.ALLOWED
     return _ARCHIVED if is_write and repository is not None and repository.archived else decision
+
+
+def decide_in_session(session: Session, *, repository_id: int, permission: Permission) -> Decision | None:
+    """Return the refusal of what is out of the bounds of a token's session; None for all that `decide` decides."""
+    if session.repository_id != repository_id:
+        return _OTHER_REPOSITORY
+    if permission is Permission.ADMIN:
+        return _NO_ADMINISTRATION
+    if permission is not Permission.READ and not session.may_write:
+        return _READING_SESSION
+    return None
 
 
 def highest_permission(repository: RepositoryAccess) -> Permission:

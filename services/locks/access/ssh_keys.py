@@ -19,6 +19,8 @@ from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Rea
 from services.common.fingerprint import is_fingerprint
 from services.locks.access.tokens import new_secret, token_hash
 from services.locks.models import SshKey, Token, User
+from services.locks.repository_names import id_of
+from services.locks.validation import check_repository_name
 
 # A key of RSA with 16384 bits, the most that OpenSSH takes, has 2,800 characters.
 _MAX_CHARACTERS = 16 * 1024
@@ -187,18 +189,30 @@ async def known_key(connection: AsyncConnection, fingerprint: str) -> KeyUser:
     return found
 
 
-async def issue_session_token(connection: AsyncConnection, fingerprint: str, valid_seconds: int) -> tuple[str, KeyUser]:
-    """Return the secret of a new token of a key's user, valid for that time at most.
+async def issue_session_token(
+    connection: AsyncConnection, *, fingerprint: str, repository: str, may_write: bool, valid_seconds: int
+) -> tuple[str, KeyUser]:
+    """Return the secret of a new token of a key's user for a repository, valid for that time at most.
 
-    Raises `NotFound` (SSH_KEY_NOT_FOUND), and `InvalidArgument` for a time that is not 60 seconds to 31 days.
+    With the token of a repository that does not exist, nothing can be done. Raises `NotFound` (SSH_KEY_NOT_FOUND), and
+    `InvalidArgument` for no name of a repository, and for a time that is not 60 seconds to 31 days.
     """
+    check_repository_name("repository", repository)
     if not _MIN_VALID_SECONDS <= valid_seconds <= _MAX_VALID_SECONDS:
         expected = f"expected {_MIN_VALID_SECONDS} to {_MAX_VALID_SECONDS}"
         raise InvalidArgument(Reason.INVALID_FIELD, f"valid_seconds: {expected}")
     found = await known_key(connection, fingerprint)
     secret = new_secret()
     hashed = token_hash(secret)
-    # The name is in no list; it is unique because the hash is.
-    values = {"user_id": found.user_id, "name": f"ssh:{hashed.hex()}", "token_hash": hashed, "ssh_key_id": found.key.id}
-    await connection.execute(insert(Token).values(**values, expires_at=func.now() + timedelta(seconds=valid_seconds)))
+    values = {
+        "user_id": found.user_id,
+        # In no list, and unique because the hash is.
+        "name": f"ssh:{hashed.hex()}",
+        "token_hash": hashed,
+        "expires_at": func.now() + timedelta(seconds=valid_seconds),
+        "ssh_key_id": found.key.id,
+        "ssh_repository_id": id_of(repository),
+        "ssh_may_write": may_write,
+    }
+    await connection.execute(insert(Token).values(**values))
     return secret, found

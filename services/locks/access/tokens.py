@@ -13,19 +13,20 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, delete, extract, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, delete, exists, extract, func, literal_column, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.common.errors import AlreadyExists, Reason, Unauthenticated
+from services.common.errors import AlreadyExists, PermissionDenied, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
+from services.locks.access.policy import Session
 from services.locks.access.request_limits import LIMITS
 from services.locks.access.token_uses import TokenUses
 from services.locks.audit.event_types import TOKEN_DELETED
 from services.locks.audit.recorder import record
-from services.locks.models import Issuer, RevokedToken, Token, TokenUse, User
+from services.locks.models import Issuer, RevokedToken, Token, TokenGrant, TokenUse, User
 
 SIGN_IN_NAME = "sign-in-"
 """The beginning of the names of tokens that were given for JSON Web Tokens."""
@@ -43,6 +44,8 @@ IS_LISTED = (
     col(Token.forge_id).is_(None) & col(Token.ssh_key_id).is_(None) & or_(col(Token.issuer_id).is_(None), IS_OF_SIGN_IN)
 )
 """The condition for tokens that were given here: not those of forges and SSH sessions, and no JSON Web Tokens."""
+
+_KIND = col(Token.ssh_key_id).is_not(None), exists().where(col(TokenGrant.token_id) == col(Token.id))
 
 # The fields that a trigger records of a token.
 _AUDIT_FIELDS: ColumnElement[dict[str, Any]] = literal_column("locks.audit_fields('token', to_jsonb(tokens))")
@@ -64,20 +67,25 @@ class TokenUser:
     """The issuer of the JSON Web Token that it is, or for which it was given."""
     limits: tuple[int | None, int | None, int | None] = (None, None, None)
     """The values of `request_limits.LIMITS`."""
+    is_of_session: bool = False
+    """True for the token of an SSH session."""
+    is_of_program: bool = False
+    """True for the token of a program, such as a job: an issuer's rules give it roles of its own."""
 
     @property
     def scoped(self) -> bool:
         """True where the token, and not only its user, decides what may be done."""
-        return self.forge_id is not None or self.issuer_id is not None
+        return self.forge_id is not None or self.issuer_id is not None or self.is_of_session
 
 
 @dataclass(frozen=True, slots=True)
 class TokenValidity:
-    """The seconds before a token expires, as in `TokenUser`; its forge, if it is one of a forge; and its hash."""
+    """The seconds before a token expires, as in `TokenUser`; its forge or session, if it is of one; and its hash."""
 
     seconds: float
     forge_id: int | None = None
     token_hash: bytes = b""
+    session: Session | None = None
 
 
 class ListedToken(NamedTuple):
@@ -101,11 +109,15 @@ def token_hash(secret: str) -> bytes:
 async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:
     """Return the user of a token as `find_token` does, and raise `Unauthenticated` for an unknown one too.
 
-    The token of a forge is refused as well: only the forge knows whether it is still good.
+    The token of a forge is refused as well: only the forge knows whether it is still good. Raises `PermissionDenied`
+    (ACCESS_DENIED) for the token of an SSH session, which is for the files of one repository.
     """
     user = await find_token(database, uses, token)
     if user is None or user.forge_id is not None:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+    if user.is_of_session:
+        message = "the token is that of an SSH session, and for the files and locks of one repository alone"
+        raise PermissionDenied(Reason.ACCESS_DENIED, message)
     return user
 
 
@@ -134,16 +146,17 @@ async def find_token(database: Database, uses: TokenUses, token: str) -> TokenUs
 
 async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenUser | None:
     statement = (
-        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), col(Token.issuer_id), *LIMITS, *_USER)
+        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), col(Token.issuer_id), *_KIND, *LIMITS, *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == hashed)
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token_id, seconds, forge_id, issuer_id, own, of_groups, of_token, *values = row
+    token_id, seconds, forge_id, issuer_id, is_of_session, is_of_program, own, of_groups, of_token, *values = row
     user = User(**dict(zip(_USER.keys(), values, strict=True)))
-    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id, (own, of_groups, of_token))
+    limits = own, of_groups, of_token
+    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id, limits, is_of_session, is_of_program)
 
 
 async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:
@@ -154,10 +167,15 @@ async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | Non
 
 async def validity_of(connection: AsyncConnection, *, token_id: int, user_id: int) -> TokenValidity:
     """Return the validity of a user's token; of 0 seconds if the user has no such token."""
-    statement = select(_VALID_SECONDS, col(Token.forge_id), col(Token.token_hash))
+    session = col(Token.ssh_key_id).is_not(None), col(Token.ssh_repository_id), col(Token.ssh_may_write)
+    statement = select(_VALID_SECONDS, col(Token.forge_id), col(Token.token_hash), *session)
     found = statement.where(col(Token.id) == token_id, col(Token.user_id) == user_id)
     row = (await connection.execute(found)).one_or_none()
-    return TokenValidity(_seconds(row[0]), row[1], row[2]) if row is not None else TokenValidity(0.0)
+    if row is None:
+        return TokenValidity(0.0)
+    seconds, forge_id, token_hash, is_of_session, repository_id, may_write = row
+    bounds = Session(repository_id, may_write=bool(may_write)) if is_of_session else None
+    return TokenValidity(_seconds(seconds), forge_id, token_hash, bounds)
 
 
 async def check_valid(connection: AsyncConnection, *, token_id: int, user_id: int) -> TokenValidity:

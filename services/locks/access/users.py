@@ -44,14 +44,6 @@ async def find_user(connection: AsyncConnection, name: str, *, hold: bool = Fals
     return User(**row)
 
 
-async def name_of(connection: AsyncConnection, user_id: int) -> str:
-    """Return the name of the user with that id. Raises `NotFound` (USER_NOT_FOUND)."""
-    name: str | None = await connection.scalar(select(col(User.name)).where(col(User.id) == user_id))
-    if name is None:
-        raise NotFound(Reason.USER_NOT_FOUND, "the user does not exist any more")
-    return name
-
-
 async def list_users(connection: AsyncConnection, *, after: str, limit: int | None) -> Sequence[User]:
     """Return at most `limit` users, or all, whose names are after `after`, ordered by name."""
     statement = select(*_USER).where(col(User.name) > after).order_by(col(User.name)).limit(limit)

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
-from services.common.errors import ServiceError
+from services.common.errors import Reason, ServiceError, Unauthenticated
+from services.common.rpc.log_fields import add_log_fields
 from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks.access.refusals import Refusals, Refused
 from services.locks.access.request_rates import RequestRates
 from services.locks.access.token_uses import TokenUses
-from services.locks.access.tokens import token_hash
+from services.locks.access.tokens import TokenUser, token_hash
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.issuers.code_flow import CodeFlow
 from services.locks.issuers.sign_in import SignIn
@@ -30,6 +31,23 @@ class AccessHandlers(AccessServiceServicer):
     forges: ForgeAuthentication
     storage: StorageClient
     rates: RequestRates
+
+    async def owner(self, credential: str) -> TokenUser:
+        """Return the user of a credential that was shown, also of one of a forge, which is not asked.
+
+        Raises `Unauthenticated` (BAD_CREDENTIALS), and records the refusal.
+        """
+        try:
+            found = await self.sign_in.find(credential)
+        except Unauthenticated as error:
+            self.refuse_credential(credential, error)
+            raise
+        if found is None:
+            unknown = Unauthenticated(Reason.BAD_CREDENTIALS, "credential: expected that of the user")
+            self.refuse_credential(credential, unknown)
+            raise unknown
+        add_log_fields(user=found.user.name)
+        return found
 
     def refuse_credential(self, credential: str, error: ServiceError) -> None:
         """Record the refusal of a credential. Anybody can make a JSON Web Token that says that it has expired."""

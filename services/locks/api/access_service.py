@@ -15,7 +15,7 @@ from services.common.rpc.log_fields import add_log_fields
 from services.locks.access import revocation_feed
 from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import AccessGrant, FoundRepository, find_access
-from services.locks.access.policy import Decision, Outcome, decide
+from services.locks.access.policy import Decision, Outcome, decide, decide_in_session
 from services.locks.access.refusals import Refused
 from services.locks.access.request_limits import find_limits, limits_of
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
@@ -53,7 +53,8 @@ class AccessServicer(AccountHandlers, SignInHandlers):
             keep_seconds=min(found.valid_seconds, _MAX_KEPT_SECONDS),
             token_id=found.token_id,
             scoped=found.scoped,
-            administrator=found.user.administrator,
+            administrator=found.user.administrator and not found.is_of_session,
+            refused_by_pages=found.is_of_session or found.is_of_program,
             requests_per_hour=limits.of_user,
             token_requests_per_hour=limits.of_token,
         )
@@ -115,7 +116,10 @@ class AccessServicer(AccountHandlers, SignInHandlers):
             found = await self.database.run(find)
         if request.token_id:
             self.uses.record(request.token_id)
-        decision = decide(
+        session = validity.session
+        decision = (
+            decide_in_session(session, repository_id=found.id, permission=permission) if session and found else None
+        ) or decide(
             anonymous=request.user_id == 0,
             repository=found.access if found else None,
             permission=permission,
@@ -181,10 +185,11 @@ class AccessServicer(AccountHandlers, SignInHandlers):
         requests = aiter(request_iterator)
         first, arrived = await first_of(requests)
         asked = first.header
+        user_name, repository_id = await self._administrator_of(asked.repository, asked.credential)
         header = storage.CollectGarbageRequest.Header(
-            repository_id=asked.repository_id, terms=asked.terms, reason=asked.reason, removed_by=asked.user_name
+            repository_id=repository_id, terms=asked.terms, reason=asked.reason, removed_by=user_name
         )
-        with acting(asked.user_name, FACADE):
+        with acting(user_name, FACADE):
             await collect_garbage(
                 self.database,
                 self.storage,
@@ -194,6 +199,21 @@ class AccessServicer(AccountHandlers, SignInHandlers):
                 repository=asked.repository,
                 tell=teller(context, pb.RetainObjectsResponse),
             )
+
+    async def _administrator_of(self, repository: str, credential: str) -> tuple[str, int]:
+        """Return the name of the user of a credential who may administer a repository, and the repository's id.
+
+        Raises the errors of `Authenticate` and `CheckAccess`.
+        """
+        caller = await self.Authenticate(pb.AuthenticateRequest(token=credential, repository=repository), None)
+        asked = pb.CheckAccessRequest(
+            user_id=caller.user_id,
+            repository=repository,
+            permission=pb.PERMISSION_ADMIN,
+            token_id=caller.token_id,
+            credential=credential,
+        )
+        return caller.user_name, (await self.CheckAccess(asked, None)).repository_id
 
 
 def _grant_fields(grant: AccessGrant) -> dict[str, object]:

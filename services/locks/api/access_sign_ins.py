@@ -84,8 +84,14 @@ class SignInHandlers(AccessHandlers):
     async def IssueSessionToken(
         self, request: pb.IssueSessionTokenRequest, _context: object
     ) -> pb.IssueSessionTokenResponse:
-        """Make a token for a session that has proven an SSH key."""
-        issue = partial(issue_session_token, fingerprint=request.fingerprint, valid_seconds=request.valid_seconds)
+        """Make a token of a repository for a session that has proven an SSH key."""
+        issue = partial(
+            issue_session_token,
+            fingerprint=request.fingerprint,
+            repository=request.repository,
+            may_write=request.may_write,
+            valid_seconds=request.valid_seconds,
+        )
         secret, found = await self.database.run(issue)
         add_log_fields(user=found.user_name)
         return pb.IssueSessionTokenResponse(token=secret, key_id=found.key.id, user_name=found.user_name)

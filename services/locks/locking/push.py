@@ -21,7 +21,7 @@ from services.locks.repositories import repository_not_found
 from services.locks.validation import check_note, check_repository_name, is_name
 
 MAX_PATHS = 10_000
-MAX_PATH_BYTES = 8 * 1024**2
+MAX_PATH_BYTES = 1024**2
 MAX_BLOCKING = 1_000
 
 

@@ -49,7 +49,7 @@ class Token(Record, table=True):
     """A credential; only the SHA-256 of its secret is stored.
 
     A token with a `forge_id` is a token of that forge; a token with an `issuer_id` is a JSON Web Token of that issuer,
-    or was given for one; a token with an `ssh_key_id` was given to who has shown that key.
+    or was given for one; a token with an `ssh_key_id` was given to who has shown that key, for one repository.
     """
 
     __tablename__ = "tokens"
@@ -58,6 +58,7 @@ class Token(Record, table=True):
         Index(None, "forge_id", postgresql_where=text("forge_id IS NOT NULL")),
         Index(None, "issuer_id", "expires_at", postgresql_where=text("issuer_id IS NOT NULL")),
         Index(None, "ssh_key_id", postgresql_where=text("ssh_key_id IS NOT NULL")),
+        Index(None, "ssh_repository_id", postgresql_where=text("ssh_repository_id IS NOT NULL")),
     )
 
     id: int = Field(sa_column=identity_column())
@@ -71,6 +72,10 @@ class Token(Record, table=True):
     ssh_key_id: int | None = Field(
         default=None, sa_column=optional_reference_column("ssh_keys.id", on_delete="CASCADE")
     )
+    ssh_repository_id: int | None = Field(
+        default=None, sa_column=optional_reference_column("repositories.id", on_delete="CASCADE")
+    )
+    ssh_may_write: bool | None = Field(default=None, sa_column=Column(Boolean, nullable=True))
     requests_per_hour: int | None = Field(default=None, sa_column=number_column(nullable=True))
 
 

@@ -158,7 +158,7 @@ async def test_a_new_branch_adds_its_commits_alone(server: Server) -> None:
 
 
 async def test_the_deletion_of_a_branch_drops_its_commits(server: Server) -> None:
-    """What another ref has, or the default branch by other commits, is not lost."""
+    """A change that another ref has, or the default branch by other commits, is not lost."""
     assert await server.deleted(FEATURE) == []
     update = RefUpdate(server.ref(FEATURE), NONE, FEATURE)
     assert [path async for path in landed_paths(server.hook(), update)] == []

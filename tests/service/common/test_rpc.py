@@ -29,7 +29,8 @@ from services.common.errors import (
 )
 from services.common.observability import request_id
 from services.common.rpc.client import Health, ServiceClient
-from services.common.rpc.interceptors import Context
+from services.common.rpc.interceptors import Context, FurtherSecret
+from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.server import Server
 from tests.support.loop import never
 
@@ -113,12 +114,16 @@ async def running(
         accepted=accepted,
         drain_seconds=1,
         services=[SERVICE],
-        admin_methods=[f"/{SERVICE}/VerifyLocks"] if admin_secret or admin_shown else [],
-        admin_secrets=[None, admin_secret],
+        further=FurtherSecret(
+            "the administration", ADMIN_METADATA_KEY, frozenset({f"/{SERVICE}/VerifyLocks"}), [None, admin_secret]
+        )
+        if admin_secret or admin_shown
+        else None,
     )
     pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
     await server.start()
-    peer = ServiceClient(address, deadline=deadline, secret=shown, admin_secret=admin_shown, repeatable=repeatable)
+    further = (ADMIN_METADATA_KEY, admin_shown) if admin_shown else None
+    peer = ServiceClient(address, deadline=deadline, secret=shown, further=further, repeatable=repeatable)
     try:
         yield server, locks, peer, pb_grpc.LockServiceStub(peer.channel)
     finally:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.locks.webhooks.worker import Retries
@@ -152,6 +153,22 @@ async def test_a_token_ends_no_later_than_the_one_of_the_session(site: Site) -> 
         made = await visitor.send("/-/tokens", name="short", days="0")
     assert "It ends at" in made.text
     assert f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(expires_at))}" in made.text
+
+
+async def test_the_token_of_an_ssh_session_does_not_sign_in(site: Site) -> None:
+    """Programs keep it, and their logs show it."""
+    line = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'C' * 43}"
+    key = await site.call(
+        site.locks.admin.AddSshKey, admin.AddSshKeyRequest(user_name="bob", name="session", public_key=line)
+    )
+    request = access.IssueSessionTokenRequest(
+        fingerprint=key.key.fingerprint, repository="studio/film", may_write=True, valid_seconds=60
+    )
+    issued = await site.locks.peer.call(site.locks.access.IssueSessionToken, request)
+    async with Visitor(site.facade) as visitor:
+        refused = await visitor.sign_in(issued.token)
+    assert refused.status_code == 401
+    assert "the pages are for people" in refused.text
 
 
 async def test_a_revoked_token_signs_in_no_more(site: Site, alice: Visitor) -> None:

@@ -96,30 +96,46 @@ async def test_a_collection_by_name(both: Both) -> None:
 
 
 async def test_a_collection_of_the_facade(both: Both) -> None:
-    """The tombstones and the event name the user of the HTTP interface."""
+    """The tombstones and the event name the user of the credential, who has to administer the repository."""
     name, repository_id = await _repository(both)
     garbage = await both.storage.write(repository_id, b"garbage")
-    header = access.RetainObjectsRequest.Header(
-        repository_id=repository_id, repository=name, user_name="alice", terms=terms(apply=True), reason="unused"
-    )
-    messages = [
-        access.RetainObjectsRequest(header=header),
-        *(
-            access.RetainObjectsRequest(retained=message.retained)
-            if message.HasField("retained")
-            else access.RetainObjectsRequest(end=message.end)
-            for message in retained([NOBODY])
-        ),
-    ]
-    responses = exchange(
-        both.locks.peer,
-        "/towpath.access.v1.AccessService/RetainObjects",
-        _sent(messages),
-        access.RetainObjectsResponse,
-        answer_seconds=STEP_SECONDS,
-    )
-    told = [response async for response in responses]
-    assert told[-1].result.removed_count == 1
+
+    async def retain(credential: str) -> list[access.RetainObjectsResponse]:
+        header = access.RetainObjectsRequest.Header(
+            repository_id=repository_id,
+            repository=name,
+            user_name="alice",
+            terms=terms(apply=True),
+            reason="unused",
+            credential=credential,
+        )
+        messages = [
+            access.RetainObjectsRequest(header=header),
+            *(
+                access.RetainObjectsRequest(retained=message.retained)
+                if message.HasField("retained")
+                else access.RetainObjectsRequest(end=message.end)
+                for message in retained([NOBODY])
+            ),
+        ]
+        responses = exchange(
+            both.locks.peer,
+            "/towpath.access.v1.AccessService/RetainObjects",
+            _sent(messages),
+            access.RetainObjectsResponse,
+            answer_seconds=STEP_SECONDS,
+        )
+        return [response async for response in responses]
+
+    await both.locks.add_user("alice")
+    await both.locks.grant("alice", name, admin.ROLE_WRITE)
+    alice = await both.locks.add_token("alice")
+    # The secret between services is no right.
+    for credential, error in (("", Unauthenticated), (alice, PermissionDenied)):
+        with pytest.raises(error):
+            await retain(credential)
+    await both.locks.grant("alice", name, admin.ROLE_ADMIN)
+    assert (await retain(alice))[-1].result.removed_count == 1
     [event] = await events(both.locks, name)
     assert (event.actor, event.source) == ("alice", "facade")
     request = admin.ListRepositoryObjectsRequest(repository=name)

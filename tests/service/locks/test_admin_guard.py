@@ -1,5 +1,7 @@
 """Access control of AdminService."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +11,14 @@ from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from services.common.errors import Reason, ServiceError, Unauthenticated
+from services.common.errors import NotFound, Reason, ResourceExhausted, ServiceError, Unauthenticated
 from services.common.rpc.client import ServiceClient
+from services.common.rpc.options import SSH_METADATA_KEY
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
+from tests.support.ports import free_ports
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS
 
@@ -73,6 +78,41 @@ async def test_another_administrator(service: RunningLocks) -> None:
         await _list_users(service, token)
 
 
+async def test_the_token_is_looked_at_before_the_message(service: RunningLocks) -> None:
+    """Otherwise strangers fill the memory; what is too long for the service is refused after it."""
+    request = admin.CreateRepositoryRequest(name="x" * (15 * 1024**2))
+    async with _caller(service, "tp_wrong") as peer:
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await peer.call(AdminServiceStub(peer.channel).CreateRepository, request)
+    request = admin.CreateRepositoryRequest(name="x" * (2 * 1024**2))
+    with pytest.raises(ResourceExhausted, match="larger than max"):
+        await service.admin_peer.call(service.admin.CreateRepository, request)
+
+
+async def test_guesses_are_bounded_by_address(postgres: TestPostgres, tmp_path: Path) -> None:
+    """Whoever was admitted before goes on, at the same address too."""
+    url, [port] = await postgres.create_database(), free_ports(1)
+    listen = f"127.0.0.1:{port}"
+    secret = SecretStr("between-the-services")
+    async with running_locks(url, tmp_path, service_secret=secret, limits={"locks_listen": listen}) as service:
+        await service.add_user("alice", administrator=True)
+        new = await service.add_token("alice")
+
+        async def outcome(token: str) -> str:
+            try:
+                await _list_users(service, token)
+            except ServiceError as error:
+                return error.reason
+            return "admitted"
+
+        guesses = Counter(await asyncio.gather(*(outcome(f"tp_{number}") for number in range(60))))
+        assert guesses.keys() == {Reason.BAD_CREDENTIALS, Reason.RATE_LIMITED}
+        # Ten, and those whose look-up had begun before the tenth failed.
+        assert guesses[Reason.BAD_CREDENTIALS] <= 10 + 8
+        assert await outcome(new) == Reason.RATE_LIMITED
+        assert await outcome(service.admin_token) == "admitted"
+
+
 async def test_the_secret_between_services(postgres: TestPostgres, tmp_path: Path) -> None:
     """The services' secret opens LockService and AccessService, an administrator's token AdminService: none both."""
     secret = SecretStr("between-the-services")
@@ -88,3 +128,19 @@ async def test_the_secret_between_services(postgres: TestPostgres, tmp_path: Pat
         with pytest.raises(Unauthenticated) as caught:
             await service.admin_peer.call(stub.Authenticate, authenticate)
         assert "secret between services" in caught.value.message
+
+
+async def test_tokens_of_sessions_need_the_secret_of_the_ssh_service(postgres: TestPostgres, tmp_path: Path) -> None:
+    """Whoever has taken over a facade signs in as nobody."""
+    url = await postgres.create_database()
+    shown, own = SecretStr("between-the-services"), SecretStr("of the SSH service alone")
+    issuing = access.IssueSessionTokenRequest(fingerprint=f"SHA256:{'A' * 43}", repository="a/b", valid_seconds=60)
+    async with running_locks(url, tmp_path, service_secret=shown, limits={"ssh_secret": own}) as service:
+        with pytest.raises(Unauthenticated, match="the secret of the SSH service"):
+            await service.peer.call(service.access.IssueSessionToken, issuing)
+        ssh = ServiceClient(service.address, deadline=STEP_SECONDS, secret=shown, further=(SSH_METADATA_KEY, own))
+        try:
+            with refused(NotFound, Reason.SSH_KEY_NOT_FOUND):
+                await ssh.call(AccessServiceStub(ssh.channel).IssueSessionToken, issuing)
+        finally:
+            await ssh.close()

@@ -72,7 +72,7 @@ async def test_a_person_signs_in(
     known = await authenticate(service, given.secret)
     assert (known.user_id, known.scoped, known.administrator) == (given.user_id, True, False)
     assert await check(service, known, team.repository) == team.repository_id
-    request = access.ListUserTokensRequest(user_id=known.user_id, token_id=known.token_id)
+    request = access.ListUserTokensRequest(credential=given.secret)
     [token] = (await service.peer.call(service.access.ListUserTokens, request)).tokens
     assert (token.id, token.issuer) == (known.token_id, sso)
     end = access.RevokeSignInTokenRequest(token=given.secret)

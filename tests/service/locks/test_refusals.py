@@ -186,7 +186,7 @@ async def test_a_session_over_ssh_is_named_by_its_key(service: RunningLocks, tea
     line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "B" * 43
     adding = admin.AddSshKeyRequest(user_name=outsider, name="desktop", public_key=line)
     key = (await service.admin_peer.call(service.admin.AddSshKey, adding)).key
-    issuing = access.IssueSessionTokenRequest(fingerprint=key.fingerprint, valid_seconds=60)
+    issuing = access.IssueSessionTokenRequest(fingerprint=key.fingerprint, repository=team.repository, valid_seconds=60)
     issued = await service.peer.call(service.access.IssueSessionToken, issuing)
     caller = await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=issued.token))
     request = _check(team, user)

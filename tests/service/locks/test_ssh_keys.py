@@ -5,10 +5,12 @@ import secrets
 from functools import partial
 
 import pytest
+from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import push_service_pb2 as push
 
-from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason, Unauthenticated
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
 from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.locks.locking.retention import delete_expired
@@ -50,10 +52,12 @@ async def _find(service: RunningLocks, fingerprint: str) -> access.FindSshKeyRes
 
 
 async def issue_session_token(
-    service: RunningLocks, fingerprint: str, seconds: int = 3600
+    service: RunningLocks, fingerprint: str, repository: str, *, may_write: bool = True, seconds: int = 3600
 ) -> access.IssueSessionTokenResponse:
     """Return a token of a session that has proven the key."""
-    request = access.IssueSessionTokenRequest(fingerprint=fingerprint, valid_seconds=seconds)
+    request = access.IssueSessionTokenRequest(
+        fingerprint=fingerprint, repository=repository, may_write=may_write, valid_seconds=seconds
+    )
     response: access.IssueSessionTokenResponse = await service.peer.call(service.access.IssueSessionToken, request)
     return response
 
@@ -111,9 +115,9 @@ async def test_what_is_no_key_or_no_name_is_refused(service: RunningLocks, team:
 
 
 async def test_a_session_token_is_the_users_and_in_no_list(service: RunningLocks, team: Team) -> None:
-    """It is worth what a token of the user is worth, for its time."""
+    """It ends with its time, and no list has it."""
     key = await add_key(service, team.alice_name)
-    issued = await issue_session_token(service, key.fingerprint, 60)
+    issued = await issue_session_token(service, key.fingerprint, team.repository, seconds=60)
     assert (issued.key_id, issued.user_name) == (key.id, team.alice_name)
     answer = await _user_of(service, issued.token)
     assert answer.user_id == team.alice
@@ -122,27 +126,79 @@ async def test_a_session_token_is_the_users_and_in_no_list(service: RunningLocks
     assert not (await service.admin_peer.call(service.admin.ListTokens, listed)).tokens
 
 
+async def test_a_session_token_is_for_one_repository_and_its_operation(service: RunningLocks, team: Team) -> None:
+    """The rights of its user bound it too, and with the token for a repository that does not exist nothing is done."""
+    other = f"other/{team.repository_id}"
+    await service.add_repository(other)
+    for name in (team.repository, other):
+        await service.grant(team.alice_name, name, admin.ROLE_ADMIN)
+    key = await add_key(service, team.alice_name)
+
+    async def check(token: str, repository: str, permission: access.Permission.ValueType) -> int:
+        known = await _user_of(service, token)
+        assert known.scoped
+        request = access.CheckAccessRequest(
+            user_id=known.user_id, token_id=known.token_id, repository=repository, permission=permission
+        )
+        return (await service.peer.call(service.access.CheckAccess, request)).repository_id
+
+    reading = (await issue_session_token(service, key.fingerprint, team.repository, may_write=False)).token
+    writing = (await issue_session_token(service, key.fingerprint, team.repository)).token
+    absent = (await issue_session_token(service, key.fingerprint, "no/such")).token
+    for token in (reading, writing):
+        assert await check(token, team.repository, access.PERMISSION_READ) == team.repository_id
+        with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+            await check(token, other, access.PERMISSION_READ)
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await check(token, team.repository, access.PERMISSION_ADMIN)
+    assert await check(writing, team.repository, access.PERMISSION_WRITE) == team.repository_id
+    for permission in (access.PERMISSION_WRITE, access.PERMISSION_WRITE_ANY_REF):
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await check(reading, team.repository, permission)
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await check(absent, team.repository, access.PERMISSION_READ)
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await issue_session_token(service, key.fingerprint, "")
+
+
+async def test_administration_hooks_and_pages_refuse_a_session_token(service: RunningLocks, team: Team) -> None:
+    """Also that of an administrator."""
+    root = f"root-{team.repository_id}"
+    await service.add_user(root, administrator=True)
+    key = await add_key(service, root)
+    token = (await issue_session_token(service, key.fingerprint, team.repository)).token
+    known = await _user_of(service, token)
+    assert (known.administrator, known.refused_by_pages) == (False, True)
+    shown = SecretStr(token)
+    for method, request in (
+        (service.admin.ListUsers, admin.ListUsersRequest()),
+        (service.push.CheckPush, push.CheckPushRequest(repository=team.repository, user_name=root)),
+    ):
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await service.peer.call(method, request, secret=shown)
+
+
 @pytest.mark.parametrize("seconds", [-1, 0, 59, 31 * 24 * 3600 + 1])
 async def test_the_life_of_a_session_token_is_bounded(service: RunningLocks, team: Team, seconds: int) -> None:
     """Neither over before it begins, nor one that outlives everything."""
     key = await add_key(service, team.alice_name)
     with refused(InvalidArgument, Reason.INVALID_FIELD):
-        await issue_session_token(service, key.fingerprint, seconds)
+        await issue_session_token(service, key.fingerprint, team.repository, seconds=seconds)
 
 
 async def test_the_tokens_of_a_key_end_with_it(service: RunningLocks, team: Team) -> None:
     """Those of the user's other keys go on."""
     key, other = await add_key(service, team.alice_name), await add_key(service, team.alice_name, "other")
     issued, kept = (
-        await issue_session_token(service, key.fingerprint),
-        await issue_session_token(service, other.fingerprint),
+        await issue_session_token(service, key.fingerprint, team.repository),
+        await issue_session_token(service, other.fingerprint, team.repository),
     )
     await _remove(service, team.alice_name)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await _user_of(service, issued.token)
     assert (await _user_of(service, kept.token)).user_id == team.alice
     with refused(NotFound, Reason.SSH_KEY_NOT_FOUND):
-        await issue_session_token(service, key.fingerprint)
+        await issue_session_token(service, key.fingerprint, team.repository)
 
 
 async def test_facades_hear_of_a_removed_key(service: RunningLocks, team: Team) -> None:
@@ -160,7 +216,7 @@ async def test_expired_session_tokens_are_deleted(service: RunningLocks, team: T
     """A day later, also where nobody signs in by SSH any more."""
     key = await add_key(service, team.alice_name)
     for _ in range(3):
-        await issue_session_token(service, key.fingerprint)
+        await issue_session_token(service, key.fingerprint, team.repository)
     own = f"FROM locks.tokens WHERE ssh_key_id = {key.id}"
     others = f"ssh_key_id = {key.id} AND id <> (SELECT min(id) {own})"
     expire = f"UPDATE locks.tokens SET expires_at = now() - interval '25 hours' WHERE {others}"  # noqa: S608 - ids

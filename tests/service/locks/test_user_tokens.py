@@ -49,34 +49,38 @@ async def database(service: RunningLocks) -> AsyncIterator[Database]:
 
 
 async def _make(
-    service: RunningLocks, known: access.AuthenticateResponse, name: str = "page", seconds: int = 0
+    service: RunningLocks, credential: str, name: str = "page", seconds: int = 0
 ) -> access.CreateUserTokenResponse:
-    request = access.CreateUserTokenRequest(
-        user_id=known.user_id, token_id=known.token_id, name=name, expires_in_seconds=seconds
-    )
+    request = access.CreateUserTokenRequest(credential=credential, name=name, expires_in_seconds=seconds)
     return await service.peer.call(service.access.CreateUserToken, request)
 
 
-async def _end(service: RunningLocks, known: access.AuthenticateResponse, name: str) -> access.UserToken:
-    request = access.RevokeUserTokenRequest(user_id=known.user_id, token_id=known.token_id, name=name)
+async def _end(service: RunningLocks, credential: str, name: str) -> access.UserToken:
+    request = access.RevokeUserTokenRequest(credential=credential, name=name)
     return (await service.peer.call(service.access.RevokeUserToken, request)).token
 
 
 async def _page(
-    service: RunningLocks, user_id: int, *, token_id: int = 0, cursor: str = "", limit: int = 0
+    service: RunningLocks, credential: str, *, cursor: str = "", limit: int = 0
 ) -> access.ListUserTokensResponse:
-    request = access.ListUserTokensRequest(user_id=user_id, token_id=token_id, cursor=cursor, limit=limit)
+    request = access.ListUserTokensRequest(credential=credential, cursor=cursor, limit=limit)
     return await service.peer.call(service.access.ListUserTokens, request)
 
 
-async def _names(service: RunningLocks, user_id: int) -> list[str]:
-    return [token.name for token in (await _page(service, user_id)).tokens]
+async def _names(service: RunningLocks, credential: str) -> list[str]:
+    return [token.name for token in (await _page(service, credential)).tokens]
 
 
-async def _exchange(service: RunningLocks, token: str) -> access.AuthenticateResponse:
-    """Return who has the token that is given for a JSON Web Token."""
-    given = await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))
-    return await authenticate(service, given.secret)
+async def _exchange(service: RunningLocks, token: str) -> str:
+    """Return the token that is given for a JSON Web Token."""
+    return (await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))).secret
+
+
+async def _own_name(service: RunningLocks, credential: str) -> str:
+    """Return the name of a token."""
+    token_id = (await authenticate(service, credential)).token_id
+    [name] = [token.name for token in (await _page(service, credential)).tokens if token.id == token_id]
+    return name
 
 
 async def _events(database: Database, subject: str) -> Sequence[Any]:
@@ -85,8 +89,8 @@ async def _events(database: Database, subject: str) -> Sequence[Any]:
         return (await connection.execute(statement, {"subject": subject})).all()
 
 
-async def _alice(service: RunningLocks, team: Team) -> access.AuthenticateResponse:
-    return await authenticate(service, await service.add_token(team.alice_name))
+async def _alice(service: RunningLocks, team: Team) -> str:
+    return await service.add_token(team.alice_name)
 
 
 async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team: Team, database: Database) -> None:
@@ -98,7 +102,7 @@ async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team
     known = await authenticate(service, made.secret)
     assert (known.user_id, known.token_id, known.administrator) == (team.alice, made.token.id, False)
     assert await service.check(known.user_id, team.repository, access.PERMISSION_WRITE) == team.repository_id
-    listed = {token.name: token for token in (await _page(service, team.alice)).tokens}
+    listed = {token.name: token for token in (await _page(service, alice)).tokens}
     assert list(listed) == ["laptop", "page"]
     assert (listed["page"].id, listed["page"].expires_at) == (made.token.id, made.token.expires_at)
     assert not listed["laptop"].HasField("expires_at")
@@ -106,7 +110,7 @@ async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
         await authenticate(service, made.secret)
     assert caught.value.metadata["revoked"] == "page"
-    assert await _names(service, team.alice) == ["laptop"]
+    assert await _names(service, alice) == ["laptop"]
     events = await _events(database, f"token {team.alice_name}/page")
     assert [tuple(event) for event in events] == [
         (f"org.towpath.token.{change}", team.alice_name, "facade") for change in ("created", "deleted")
@@ -121,39 +125,40 @@ async def test_a_token_may_end_itself(service: RunningLocks, team: Team) -> None
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
             await attempt
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-        await _page(service, team.alice, token_id=alice.token_id)
+        await _page(service, alice)
 
 
 async def test_nobody_reaches_the_tokens_of_others(service: RunningLocks, team: Team) -> None:
-    """A token counts with its user alone, and a name is one of that user's."""
+    """Not even who has the secret between services: the credential decides, and a name is one of its user's."""
     alice = await _alice(service, team)
-    await service.add_token(team.bob_name, "bobs")
+    bob = await service.add_token(team.bob_name, "bobs")
     with refused(NotFound, Reason.TOKEN_NOT_FOUND):
         await _end(service, alice, "bobs")
-    stolen = access.AuthenticateResponse(user_id=team.bob, token_id=alice.token_id)
-    without = access.AuthenticateResponse(user_id=team.bob)
-    for known in (stolen, without):
-        for attempt in (_make(service, known), _end(service, known, "bobs")):
-            with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-                await attempt
-    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-        await _page(service, team.bob, token_id=alice.token_id)
-    with refused(NotFound, Reason.USER_NOT_FOUND):
-        await _make(service, access.AuthenticateResponse(user_id=2**40, token_id=alice.token_id))
-    assert await _names(service, team.bob) == ["bobs"]
+    known = await authenticate(service, bob)
+    user_id, token_id = known.user_id, known.token_id
+    making = access.CreateUserTokenRequest(user_id=user_id, token_id=token_id, name="stolen")
+    ending = access.RevokeUserTokenRequest(user_id=user_id, token_id=token_id, name="bobs")
+    call, stub = service.peer.call, service.access
+    for attempt in (
+        call(stub.ListUserTokens, access.ListUserTokensRequest(user_id=user_id, token_id=token_id)),
+        call(stub.CreateUserToken, making),
+        call(stub.RevokeUserToken, ending),
+    ):
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await attempt
+    assert await _names(service, bob) == ["bobs"]
 
 
 async def test_a_token_with_an_end_makes_none_that_outlives_it(service: RunningLocks, team: Team) -> None:
     """Neither by a longer life, nor by none, nor by the one that it has made; a shorter life stays as it is."""
     alice = await _alice(service, team)
     short = await _make(service, alice, "short", HOUR)
-    known = await authenticate(service, short.secret)
     for name, seconds in (("longer", DAY), ("endless", 0)):
-        made = await _make(service, known, name, seconds)
+        made = await _make(service, short.secret, name, seconds)
         assert made.token.expires_at == short.token.expires_at
-        again = await _make(service, await authenticate(service, made.secret), f"{name}-again", 10 * DAY)
+        again = await _make(service, made.secret, f"{name}-again", 10 * DAY)
         assert again.token.expires_at == short.token.expires_at
-    shorter = await _make(service, known, "shorter", 60)
+    shorter = await _make(service, short.secret, "shorter", 60)
     assert shorter.token.expires_at.seconds - shorter.token.created_at.seconds == 60
     assert not (await _make(service, alice, "lasting")).token.HasField("expires_at")
 
@@ -161,13 +166,13 @@ async def test_a_token_with_an_end_makes_none_that_outlives_it(service: RunningL
 async def test_a_token_that_has_expired_does_nothing(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
     """It is listed until it is ended."""
     alice = await _alice(service, team)
-    known = await authenticate(service, (await _make(service, alice, "short", HOUR)).secret)
-    expired = f"UPDATE locks.tokens SET expires_at = now() WHERE id = {known.token_id}"  # noqa: S608 - our own id
+    short = await _make(service, alice, "short", HOUR)
+    expired = f"UPDATE locks.tokens SET expires_at = now() WHERE id = {short.token.id}"  # noqa: S608 - our own id
     await postgres.execute(expired, database=service.database)
-    for attempt in (_make(service, known), _end(service, known, "laptop")):
+    for attempt in (_make(service, short.secret), _end(service, short.secret, "laptop")):
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
             await attempt
-    assert await _names(service, team.alice) == ["laptop", "short"]
+    assert await _names(service, alice) == ["laptop", "short"]
     await _end(service, alice, "short")
 
 
@@ -220,33 +225,33 @@ async def test_pages_of_tokens(service: RunningLocks, team: Team) -> None:
     alice = await _alice(service, team)
     for name in ("a", "b", "c"):
         await _make(service, alice, name)
-    first = await _page(service, team.alice, token_id=alice.token_id, limit=2)
+    first = await _page(service, alice, limit=2)
     assert ([token.name for token in first.tokens], first.next_cursor) == (["a", "b"], "b")
-    second = await _page(service, team.alice, cursor="b", limit=2)
+    second = await _page(service, alice, cursor="b", limit=2)
     assert ([token.name for token in second.tokens], second.next_cursor) == (["c", "laptop"], "")
     with refused(InvalidArgument, Reason.INVALID_CURSOR):
-        await _page(service, team.alice, cursor="a b")
+        await _page(service, alice, cursor="a b")
 
 
-async def _cannot_make(service: RunningLocks, known: access.AuthenticateResponse) -> ServiceError:
+async def _cannot_make(service: RunningLocks, credential: str) -> ServiceError:
     with refused(PermissionDenied, Reason.ACCESS_DENIED) as caught:
-        await _make(service, known)
+        await _make(service, credential)
     return caught.value
 
 
-async def _neither_makes_nor_ends(service: RunningLocks, known: access.AuthenticateResponse) -> None:
-    await _cannot_make(service, known)
+async def _neither_makes_nor_ends(service: RunningLocks, credential: str) -> None:
+    await _cannot_make(service, credential)
     with refused(PermissionDenied, Reason.ACCESS_DENIED):
-        await _end(service, known, "laptop")
+        await _end(service, credential, "laptop")
 
 
 async def test_the_token_of_a_session_makes_and_ends_none(service: RunningLocks, team: Team) -> None:
     """It ends with its key, and no list shows it."""
-    await service.add_token(team.alice_name)
+    alice = await _alice(service, team)
     key = await add_key(service, team.alice_name)
-    session = await issue_session_token(service, key.fingerprint)
-    await _neither_makes_nor_ends(service, await authenticate(service, session.token))
-    assert await _names(service, team.alice) == ["laptop"]
+    session = await issue_session_token(service, key.fingerprint, team.repository)
+    await _neither_makes_nor_ends(service, session.token)
+    assert await _names(service, alice) == ["laptop"]
 
 
 async def test_a_token_with_a_limit_makes_none(service: RunningLocks, team: Team) -> None:
@@ -265,20 +270,22 @@ async def test_programs_make_none_and_end_themselves_alone(service: RunningLocks
     name, subject = f"ci-{team.repository_id}", f"job-{team.repository_id}"
     await add_issuer(service, issuer, name)
     await allow(service, name, team.repository, {"sub": subject})
-    token = issuer.token(sub=subject, ref="refs/heads/main")
-    job = await authenticate(service, token)
-    await service.add_token(job.user_name)
-    await service.grant(job.user_name, team.repository, admin.ROLE_READ)
+    job = issuer.token(sub=subject, ref="refs/heads/main")
+    known = await authenticate(service, job)
+    assert known.refused_by_pages
+    await service.add_token(known.user_name)
+    await service.grant(known.user_name, team.repository, admin.ROLE_READ)
     await _neither_makes_nor_ends(service, job)
-    mine, other = await _exchange(service, token), await _exchange(service, token)
+    mine, other = await _exchange(service, job), await _exchange(service, job)
+    assert (await authenticate(service, mine)).refused_by_pages
     await _cannot_make(service, mine)
     # All jobs are one user: that of a pull request could end those of the others.
-    names = {token.id: token.name for token in (await _page(service, job.user_id)).tokens}
-    for name in ("laptop", names[other.token_id]):
+    own, others = await _own_name(service, mine), await _own_name(service, other)
+    for name in ("laptop", others):
         with refused(PermissionDenied, Reason.ACCESS_DENIED):
             await _end(service, mine, name)
-    await _end(service, mine, names[mine.token_id])
-    assert names[mine.token_id] not in await _names(service, job.user_id)
+    await _end(service, mine, own)
+    assert own not in await _names(service, other)
 
 
 async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: Team) -> None:
@@ -293,30 +300,30 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     await service.admin_peer.call(service.admin.GrantAccess, given)
     token = issuer.token(preferred_username=f"ada-{team.repository_id}", groups=["artists"])
     ada = await _exchange(service, token)
+    known = await authenticate(service, ada)
+    assert not known.refused_by_pages
     assert "sign-in" in (await _cannot_make(service, ada)).message
     await service.add_repository(other)
-    await service.grant(ada.user_name, other, admin.ROLE_READ)
+    await service.grant(known.user_name, other, admin.ROLE_READ)
     made = await _make(service, ada, "script", DAY)
-    listed = {token.name: token for token in (await _page(service, ada.user_id)).tokens}
+    listed = {token.name: token for token in (await _page(service, ada)).tokens}
     [sign_in] = [token for token in listed.values() if token.issuer == name]
-    assert (sign_in.id, sign_in.expires_at) == (ada.token_id, made.token.expires_at)
-    known = await authenticate(service, made.secret)
-    request = access.ListUserRepositoriesRequest(user_id=known.user_id, token_id=known.token_id)
+    assert (sign_in.id, sign_in.expires_at) == (known.token_id, made.token.expires_at)
+    new = await authenticate(service, made.secret)
+    request = access.ListUserRepositoriesRequest(user_id=new.user_id, token_id=new.token_id)
     readable = await service.peer.call(service.access.ListUserRepositories, request)
     assert other in [repository.name for repository in readable.repositories]
     assert team.repository not in [repository.name for repository in readable.repositories]
     # It ends another sign-in, such as that of a lost computer, and itself.
-    lost = await _exchange(service, token)
-    [lost_name] = [token.name for token in (await _page(service, ada.user_id)).tokens if token.id == lost.token_id]
+    lost_name = await _own_name(service, await _exchange(service, token))
     for ended in (lost_name, sign_in.name):
         await _end(service, ada, ended)
-    assert await _names(service, ada.user_id) == ["script"]
+    assert await _names(service, made.secret) == ["script"]
 
 
 async def test_whom_the_administration_admits(service: RunningLocks, team: Team) -> None:
     """The answer about a token agrees with AdminService; the tokens that an administrator makes are no different."""
-    root = await authenticate(service, service.admin_token)
-    assert root.administrator
-    made = await _make(service, root, f"page-{team.repository_id}", HOUR)
+    assert (await authenticate(service, service.admin_token)).administrator
+    made = await _make(service, service.admin_token, f"page-{team.repository_id}", HOUR)
     assert (await authenticate(service, made.secret)).administrator
-    assert not (await _alice(service, team)).administrator
+    assert not (await authenticate(service, await _alice(service, team))).administrator

@@ -9,13 +9,13 @@ import grpc
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
-from services.common.errors import FailedPrecondition, PermissionDenied, Reason
+from services.common.errors import FailedPrecondition, Reason
 from services.common.rpc.interceptors import bearer_token
-from services.common.rpc.log_fields import add_log_fields
 from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate
 from services.locks.access.users import find_user
+from services.locks.api.token_callers import check_administrator, token_caller
 from services.locks.audit.recorder import ADMIN, acting, record
 from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
@@ -42,17 +42,13 @@ class Handlers(AdminServiceServicer):
     lock_pages: LockPages
     feed: LockFeed
 
-    async def administrator(self, context: Context) -> User:
-        """Return the administrator that makes the call.
+    async def check_still_administrator(self, context: Context) -> None:
+        """Check the token of a call that takes long once more; `TokenCallers` has admitted it at its beginning.
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
         """
         token = bearer_token(context.invocation_metadata())
-        user = (await authenticate(self.database, self.uses, token)).user
-        add_log_fields(user=user.name)
-        if not user.administrator:
-            raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")
-        return user
+        check_administrator((await authenticate(self.database, self.uses, token)).user)
 
     async def find_user(self, connection: AsyncConnection, field: str, name: str) -> User:
         """Return the user that a field of a request names. Raises `InvalidArgument`, `NotFound` (USER_NOT_FOUND)."""
@@ -92,11 +88,11 @@ class Handlers(AdminServiceServicer):
 
 def administrator_only(
     handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
-) -> Callable[[_Handlers, _Request, Context], Awaitable[_Response]]:
-    """Return a handler that admits only administrators, and passes the calling administrator to `handle`."""
+) -> Callable[[_Handlers, _Request, object], Awaitable[_Response]]:
+    """Return a handler that passes the calling administrator to `handle`, and names it in audit events."""
 
-    async def handler(self: _Handlers, request: _Request, context: Context) -> _Response:
-        administrator = await self.administrator(context)
+    async def handler(self: _Handlers, request: _Request, _context: object) -> _Response:
+        administrator = token_caller()
         # Triggers record each change of a row in its transaction, with this actor.
         with acting(administrator.name, ADMIN):
             return await handle(self, request, administrator)

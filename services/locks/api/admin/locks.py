@@ -119,12 +119,11 @@ class LockHandlers(Handlers):
         self, request: pb.WatchRepositoryLocksRequest, context: Context
     ) -> AsyncIterator[pb.WatchRepositoryLocksResponse]:
         """Return the changes of a repository's locks as they are made, to an administrator."""
-        await self.administrator(context)
         repository = await self.find_repository(request.repository)
         after = request.after if request.HasField("after") else None
         async with aclosing(self.feed.watch(repository.id, after, idle_seconds=_IDLE_SECONDS)) as updates:
             async for update in updates:
-                await self.administrator(context)
+                await self.check_still_administrator(context)
                 yield pb.WatchRepositoryLocksResponse(changes=update_message(update))
 
     @administrator_only

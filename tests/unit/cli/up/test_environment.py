@@ -54,6 +54,7 @@ def test_each_gets_its_own() -> None:
     secret = "TOWPATH_STORAGE_ADMIN_SECRET"
     assert [secret in of for of in (storage, locks, facade)] == [True, True, False]
     assert storage[secret] == locks[secret] != environments().storage("file:///a", drain_seconds=1)[secret]
+    assert [("TOWPATH_SSH_SECRET" in of) for of in (storage, locks, facade)] == [False, True, False]
     assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
     assert facade["TOWPATH_SHARED_STORAGE_PATH"] == "/a b/storage"
 

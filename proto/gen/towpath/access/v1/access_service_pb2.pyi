@@ -19,6 +19,11 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class _Permission:
@@ -100,6 +105,7 @@ class AuthenticateResponse(_message.Message):
     REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     TOKEN_REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     ADMINISTRATOR_FIELD_NUMBER: _builtins.int
+    REFUSED_BY_PAGES_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
@@ -119,7 +125,11 @@ class AuthenticateResponse(_message.Message):
     token_requests_per_hour: _builtins.int
     """How many requests may be made with this token in an hour, beside the limit of its user; 0 for no limit."""
     administrator: _builtins.bool
-    """Whether AdminService admits this token: its user is an administrator, and it is not the token of a forge."""
+    """Whether AdminService admits this token: its user is an administrator, and it is not the token of a forge or of an
+    SSH session.
+    """
+    refused_by_pages: _builtins.bool
+    """Whether it is the token of a program or of an SSH session, with which nobody signs in to the pages."""
     def __init__(
         self,
         *,
@@ -132,10 +142,11 @@ class AuthenticateResponse(_message.Message):
         requests_per_hour: _builtins.int = ...,
         token_requests_per_hour: _builtins.int = ...,
         administrator: _builtins.bool = ...,
+        refused_by_pages: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "requests_per_hour", b"requests_per_hour", "scoped", b"scoped", "token_id", b"token_id", "token_requests_per_hour", b"token_requests_per_hour", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "keep_seconds", b"keep_seconds", "refused_by_pages", b"refused_by_pages", "renewed_by_credential", b"renewed_by_credential", "requests_per_hour", b"requests_per_hour", "scoped", b"scoped", "token_id", b"token_id", "token_requests_per_hour", b"token_requests_per_hour", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -787,19 +798,29 @@ class IssueSessionTokenRequest(_message.Message):
 
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     VALID_SECONDS_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    MAY_WRITE_FIELD_NUMBER: _builtins.int
     fingerprint: _builtins.str
     """The fingerprint of the key, as in FindSshKeyRequest."""
     valid_seconds: _builtins.int
     """For how long the token is valid, in seconds: 60 to 31 days."""
+    repository: _builtins.str
+    """The name of the repository for which the token is: nothing else can be done with it. One that does not exist gets a
+    token too, with which nothing can be done.
+    """
+    may_write: _builtins.bool
+    """Whether the token is for writing too, as far as its user may; otherwise it is for reading only."""
     def __init__(
         self,
         *,
         fingerprint: _builtins.str = ...,
         valid_seconds: _builtins.int = ...,
+        repository: _builtins.str = ...,
+        may_write: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "valid_seconds", b"valid_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "may_write", b"may_write", "repository", b"repository", "valid_seconds", b"valid_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -852,14 +873,33 @@ class RetainObjectsRequest(_message.Message):
         USER_NAME_FIELD_NUMBER: _builtins.int
         TERMS_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
-        repository_id: _builtins.int
-        """The repository, as CheckAccess has told."""
+        CREDENTIAL_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        @_deprecated("""This field has been marked as deprecated using proto field options.""")
+        def repository_id(self) -> _builtins.int:
+            """Not looked at any more: the name tells which repository it is."""
+
+        @repository_id.setter
+        @_deprecated("""This field has been marked as deprecated using proto field options.""")
+        def repository_id(self, value: _builtins.int) -> None:
+            """Not looked at any more: the name tells which repository it is."""
+
         repository: _builtins.str
-        """Its name, for the audit log."""
-        user_name: _builtins.str
-        """The name of the user who does it."""
+        """The repository's name."""
+        @_builtins.property
+        @_deprecated("""This field has been marked as deprecated using proto field options.""")
+        def user_name(self) -> _builtins.str:
+            """Not looked at any more: the credential tells who does it."""
+
+        @user_name.setter
+        @_deprecated("""This field has been marked as deprecated using proto field options.""")
+        def user_name(self, value: _builtins.str) -> None:
+            """Not looked at any more: the credential tells who does it."""
+
         reason: _builtins.str
         """Why the objects are removed, shown to those who ask for them; at most 1,000 characters."""
+        credential: _builtins.str
+        """The credential that the user has shown, as in AuthenticateRequest."""
         @_builtins.property
         def terms(self) -> _storage_service_pb2.CollectionTerms:
             """How it is to be done."""
@@ -872,10 +912,11 @@ class RetainObjectsRequest(_message.Message):
             user_name: _builtins.str = ...,
             terms: _storage_service_pb2.CollectionTerms | None = ...,
             reason: _builtins.str = ...,
+            credential: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "repository", b"repository", "repository_id", b"repository_id", "terms", b"terms", "user_name", b"user_name"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "reason", b"reason", "repository", b"repository", "repository_id", b"repository_id", "terms", b"terms", "user_name", b"user_name"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1121,14 +1162,33 @@ class ListUserTokensRequest(_message.Message):
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
-    user_id: _builtins.int
-    """The user."""
-    token_id: _builtins.int
-    """The token that the user has shown, by its id, as in CheckAccessRequest. 0: it is not asked for."""
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self) -> _builtins.int:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @user_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self, value: _builtins.int) -> None:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self) -> _builtins.int:
+        """As user_id."""
+
+    @token_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self, value: _builtins.int) -> None:
+        """As user_id."""
+
     cursor: _builtins.str
     """The next_cursor of the page before; empty for the first page."""
     limit: _builtins.int
     """At most so many tokens: 1 to 1,000; more are 1,000, and 0 is 100."""
+    credential: _builtins.str
+    """The credential that the user has shown, as in AuthenticateRequest."""
     def __init__(
         self,
         *,
@@ -1136,10 +1196,11 @@ class ListUserTokensRequest(_message.Message):
         token_id: _builtins.int = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        credential: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "cursor", b"cursor", "limit", b"limit", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1183,14 +1244,33 @@ class CreateUserTokenRequest(_message.Message):
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     EXPIRES_IN_SECONDS_FIELD_NUMBER: _builtins.int
-    user_id: _builtins.int
-    """The user."""
-    token_id: _builtins.int
-    """The token that the user has shown, by its id."""
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self) -> _builtins.int:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @user_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self, value: _builtins.int) -> None:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self) -> _builtins.int:
+        """As user_id."""
+
+    @token_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self, value: _builtins.int) -> None:
+        """As user_id."""
+
     name: _builtins.str
     """The name, unique among the user's tokens: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"."""
     expires_in_seconds: _builtins.int
     """For how long it is to be valid, in seconds: 60 to 315,360,000 (ten years). 0: without an end."""
+    credential: _builtins.str
+    """The credential that the user has shown, as in AuthenticateRequest."""
     def __init__(
         self,
         *,
@@ -1198,10 +1278,11 @@ class CreateUserTokenRequest(_message.Message):
         token_id: _builtins.int = ...,
         name: _builtins.str = ...,
         expires_in_seconds: _builtins.int = ...,
+        credential: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in_seconds", b"expires_in_seconds", "name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "expires_in_seconds", b"expires_in_seconds", "name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1244,22 +1325,42 @@ class RevokeUserTokenRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    user_id: _builtins.int
-    """The user."""
-    token_id: _builtins.int
-    """The token that the user has shown, by its id."""
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self) -> _builtins.int:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @user_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def user_id(self, value: _builtins.int) -> None:
+        """Not looked at any more: the credential tells which user and token it is."""
+
+    @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self) -> _builtins.int:
+        """As user_id."""
+
+    @token_id.setter
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
+    def token_id(self, value: _builtins.int) -> None:
+        """As user_id."""
+
     name: _builtins.str
     """The name of the token that is to end."""
+    credential: _builtins.str
+    """The credential that the user has shown, as in AuthenticateRequest."""
     def __init__(
         self,
         *,
         user_id: _builtins.int = ...,
         token_id: _builtins.int = ...,
         name: _builtins.str = ...,
+        credential: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

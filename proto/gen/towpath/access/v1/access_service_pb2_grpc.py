@@ -250,10 +250,10 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RetainObjects(self, request_iterator, context):
-        """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
-        the caller knows by CheckAccess. The audit log names the user.
+        """RetainObjects collects garbage as AdminService.CollectGarbage does, for the user of a credential who may administer
+        the repository. The audit log names the user.
 
-        Errors: those of StorageService.CollectGarbage.
+        Errors: those of Authenticate, CheckAccess and StorageService.CollectGarbage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -268,10 +268,12 @@ class AccessServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def IssueSessionToken(self, request, context):
-        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
-        time is over or its key is removed, and no list shows it. The caller vouches that the session has
-        proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
-        is no fingerprint, or the life of the token is out of bounds).
+        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH: for one repository, and to
+        read it only or to read and write it. It ends when its time is over or its key is removed, and no list shows it;
+        AdminService, PushService and the pages refuse it. The caller vouches that the session has proven the key, and
+        presents the secret of the SSH service, as `Bearer SECRET` under the metadata key "towpath-ssh", beside that between
+        services. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint, the
+        life of the token is out of bounds, or the repository or the operation is missing), UNAUTHENTICATED (the secret).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -323,7 +325,7 @@ class AccessServiceServicer:
         expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
         SSH sessions are not listed.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), INVALID_ARGUMENT (INVALID_CURSOR).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -342,9 +344,9 @@ class AccessServiceServicer:
         nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
         gave a program makes none.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
         makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
-        beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        beside those of sign-ins, expired ones counted), INVALID_ARGUMENT (INVALID_FIELD).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -355,8 +357,8 @@ class AccessServiceServicer:
         that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
         an SSH session end no others.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
-        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
+        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

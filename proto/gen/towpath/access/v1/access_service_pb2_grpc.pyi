@@ -113,20 +113,22 @@ class AccessServiceStub:
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
     """
     RetainObjects: _grpc.StreamStreamMultiCallable[_access_service_pb2.RetainObjectsRequest, _access_service_pb2.RetainObjectsResponse]
-    """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
-    the caller knows by CheckAccess. The audit log names the user.
+    """RetainObjects collects garbage as AdminService.CollectGarbage does, for the user of a credential who may administer
+    the repository. The audit log names the user.
 
-    Errors: those of StorageService.CollectGarbage.
+    Errors: those of Authenticate, CheckAccess and StorageService.CollectGarbage.
     """
     FindSshKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]
     """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
     INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
     """
     IssueSessionToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.IssueSessionTokenRequest, _access_service_pb2.IssueSessionTokenResponse]
-    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
-    time is over or its key is removed, and no list shows it. The caller vouches that the session has
-    proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
-    is no fingerprint, or the life of the token is out of bounds).
+    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH: for one repository, and to
+    read it only or to read and write it. It ends when its time is over or its key is removed, and no list shows it;
+    AdminService, PushService and the pages refuse it. The caller vouches that the session has proven the key, and
+    presents the secret of the SSH service, as `Bearer SECRET` under the metadata key "towpath-ssh", beside that between
+    services. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint, the
+    life of the token is out of bounds, or the repository or the operation is missing), UNAUTHENTICATED (the secret).
     """
     StartSignIn: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.StartSignInRequest, _access_service_pb2.StartSignInResponse]
     """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
@@ -162,7 +164,7 @@ class AccessServiceStub:
     expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
     SSH sessions are not listed.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), INVALID_ARGUMENT (INVALID_CURSOR).
     """
     CreateUserToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CreateUserTokenRequest, _access_service_pb2.CreateUserTokenResponse]
     """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
@@ -177,17 +179,17 @@ class AccessServiceStub:
       nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
       gave a program makes none.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
     makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
-    beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    beside those of sign-ins, expired ones counted), INVALID_ARGUMENT (INVALID_FIELD).
     """
     RevokeUserToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeUserTokenRequest, _access_service_pb2.RevokeUserTokenResponse]
     """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
     that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
     an SSH session end no others.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
-    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
+    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
 
 @_typing.type_check_only
@@ -275,20 +277,22 @@ class AccessServiceAsyncStub(AccessServiceStub):
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
     """
     RetainObjects: _aio.StreamStreamMultiCallable[_access_service_pb2.RetainObjectsRequest, _access_service_pb2.RetainObjectsResponse]  # type: ignore[assignment]
-    """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
-    the caller knows by CheckAccess. The audit log names the user.
+    """RetainObjects collects garbage as AdminService.CollectGarbage does, for the user of a credential who may administer
+    the repository. The audit log names the user.
 
-    Errors: those of StorageService.CollectGarbage.
+    Errors: those of Authenticate, CheckAccess and StorageService.CollectGarbage.
     """
     FindSshKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]  # type: ignore[assignment]
     """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
     INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
     """
     IssueSessionToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.IssueSessionTokenRequest, _access_service_pb2.IssueSessionTokenResponse]  # type: ignore[assignment]
-    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
-    time is over or its key is removed, and no list shows it. The caller vouches that the session has
-    proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
-    is no fingerprint, or the life of the token is out of bounds).
+    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH: for one repository, and to
+    read it only or to read and write it. It ends when its time is over or its key is removed, and no list shows it;
+    AdminService, PushService and the pages refuse it. The caller vouches that the session has proven the key, and
+    presents the secret of the SSH service, as `Bearer SECRET` under the metadata key "towpath-ssh", beside that between
+    services. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint, the
+    life of the token is out of bounds, or the repository or the operation is missing), UNAUTHENTICATED (the secret).
     """
     StartSignIn: _aio.UnaryUnaryMultiCallable[_access_service_pb2.StartSignInRequest, _access_service_pb2.StartSignInResponse]  # type: ignore[assignment]
     """StartSignIn returns the URL at which a person signs in with a browser, by authorization code with PKCE (RFC 7636), at
@@ -324,7 +328,7 @@ class AccessServiceAsyncStub(AccessServiceStub):
     expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
     SSH sessions are not listed.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), INVALID_ARGUMENT (INVALID_CURSOR).
     """
     CreateUserToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateUserTokenRequest, _access_service_pb2.CreateUserTokenResponse]  # type: ignore[assignment]
     """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
@@ -339,17 +343,17 @@ class AccessServiceAsyncStub(AccessServiceStub):
       nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
       gave a program makes none.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
     makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
-    beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    beside those of sign-ins, expired ones counted), INVALID_ARGUMENT (INVALID_FIELD).
     """
     RevokeUserToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeUserTokenRequest, _access_service_pb2.RevokeUserTokenResponse]  # type: ignore[assignment]
     """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
     that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
     an SSH session end no others.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
-    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
+    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -494,10 +498,10 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_access_service_pb2.RetainObjectsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_access_service_pb2.RetainObjectsResponse], _abc.AsyncIterator[_access_service_pb2.RetainObjectsResponse]]:
-        """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
-        the caller knows by CheckAccess. The audit log names the user.
+        """RetainObjects collects garbage as AdminService.CollectGarbage does, for the user of a credential who may administer
+        the repository. The audit log names the user.
 
-        Errors: those of StorageService.CollectGarbage.
+        Errors: those of Authenticate, CheckAccess and StorageService.CollectGarbage.
         """
 
     @_abc_1.abstractmethod
@@ -516,10 +520,12 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _access_service_pb2.IssueSessionTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.IssueSessionTokenResponse, _abc.Awaitable[_access_service_pb2.IssueSessionTokenResponse]]:
-        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
-        time is over or its key is removed, and no list shows it. The caller vouches that the session has
-        proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
-        is no fingerprint, or the life of the token is out of bounds).
+        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH: for one repository, and to
+        read it only or to read and write it. It ends when its time is over or its key is removed, and no list shows it;
+        AdminService, PushService and the pages refuse it. The caller vouches that the session has proven the key, and
+        presents the secret of the SSH service, as `Bearer SECRET` under the metadata key "towpath-ssh", beside that between
+        services. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint, the
+        life of the token is out of bounds, or the repository or the operation is missing), UNAUTHENTICATED (the secret).
         """
 
     @_abc_1.abstractmethod
@@ -579,7 +585,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
         SSH sessions are not listed.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), INVALID_ARGUMENT (INVALID_CURSOR).
         """
 
     @_abc_1.abstractmethod
@@ -600,9 +606,9 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
           nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
           gave a program makes none.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
         makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
-        beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        beside those of sign-ins, expired ones counted), INVALID_ARGUMENT (INVALID_FIELD).
         """
 
     @_abc_1.abstractmethod
@@ -615,8 +621,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
         an SSH session end no others.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
-        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate), PERMISSION_DENIED (ACCESS_DENIED: the token
+        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -39,7 +39,7 @@ class CheckPushRequest(_message.Message):
     """The ref that the push updates, such as refs/heads/main."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 10,000 changed paths, with at most 8 MiB in all; a push that changes more is checked by several calls."""
+        """At most 10,000 changed paths, with at most 1 MiB in all; a push that changes more is checked by several calls."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class FindLockSpacesRequest(_message.Message):
     """The repository's name."""
     @_builtins.property
     def refs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 10,000 refs, with at most 8 MiB in all."""
+        """At most 10,000 refs, with at most 1 MiB in all."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class ReleasePushedRequest(_message.Message):
     """A reason for the history, at most 500 characters without NUL; may be empty."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 10,000 changed paths, with at most 8 MiB in all."""
+        """At most 10,000 changed paths, with at most 1 MiB in all."""
 
     def __init__(
         self,

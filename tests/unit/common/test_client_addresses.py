@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.web.addresses import limit_key
+from services.common.client_addresses import limit_key
 
 
 @pytest.mark.parametrize(
