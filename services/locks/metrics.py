@@ -15,6 +15,8 @@ LOCKS_CREATED = Counter("towpath_locks_created_total", "Locks that were given.")
 LOCK_CONFLICTS = Counter("towpath_lock_conflicts_total", "Locks that were refused, as another holds the path.")
 LOCKS_STOLEN = Counter("towpath_locks_stolen_total", "Locks that made way for a lock of another user.")
 
+WATCHES = Gauge("towpath_lock_watch_calls", "Calls that watch the changes of the locks of a repository.")
+
 WEBHOOK_DELIVERIES = Counter(
     "towpath_webhook_deliveries_total", "Attempts to deliver an event to a webhook, by what came of them.", ["result"]
 )

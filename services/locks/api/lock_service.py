@@ -8,6 +8,7 @@ from functools import partial
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
+from services.common.rpc.interceptors import Context
 from services.database.transactions import Database
 from services.locks.api.conflicts import path_locked, stolen
 from services.locks.api.lock_events import update_message
@@ -35,6 +36,8 @@ from services.locks.validation import check_idempotency_key, check_note, check_r
 
 # Callers take a silence of twice this for the loss of the service.
 _IDLE_SECONDS = 10.0
+# A facade has one watch for each repository that its clients watch. The facades of 0.1.0 have one for each client.
+_WATCHES_OF_A_HOST = 2_048
 
 
 class LockServicer(LockServiceServicer):
@@ -152,10 +155,15 @@ class LockServicer(LockServiceServicer):
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
         )
 
-    async def WatchLocks(self, request: pb.WatchLocksRequest, _context: object) -> AsyncIterator[pb.WatchLocksResponse]:
+    async def WatchLocks(self, request: pb.WatchLocksRequest, context: Context) -> AsyncIterator[pb.WatchLocksResponse]:
         """Return the changes of a repository's locks as they are made."""
         after = request.after if request.HasField("after") else None
-        async with aclosing(self._feed.watch(request.repository_id, after, idle_seconds=_IDLE_SECONDS)) as updates:
+        # Without the port: a caller opens a connection every ten seconds.
+        host = context.peer().rpartition(":")[0]
+        watch = self._feed.watch(
+            request.repository_id, after, idle_seconds=_IDLE_SECONDS, caller=f"host {host}", share=_WATCHES_OF_A_HOST
+        )
+        async with aclosing(watch) as updates:
             async for update in updates:
                 yield update_message(update)
 

@@ -1,1 +1,1 @@
-"""Events of locks: positions, the events after a position, and the feed of a process's watchers; no gRPC."""
+"""Events of locks: the events after a position, and the feed of a process's watchers; no gRPC."""

@@ -5,21 +5,26 @@ sends no notification, because NOTIFY makes all transactions commit one by one (
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import suppress
 from itertools import dropwhile
 from typing import NamedTuple, Never
 
 from services.common.concurrency.periodic import run_periodically
+from services.common.errors import Reason, ResourceExhausted
+from services.common.lock_positions import Position, parse_position
 from services.database.transactions import Database
-from services.locks.events.positions import Position, parse_position
+from services.locks import metrics
 from services.locks.events.reader import Event, no_repository, read_events, read_generations, read_position
 
 _LOOK_SECONDS = 0.2
 _UNWATCHED_SECONDS = 3600.0
 # Watchers that are further behind read the table.
 _MAX_RECENT = 256
+# With the longest paths and notes, so many fit into one message.
+_MAX_TOLD = 500
+_MAX_WATCHES = 8_192
 
 
 class Update(NamedTuple):
@@ -36,6 +41,7 @@ class LockFeed:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._repositories: dict[int, _RepositoryFeed] = {}
+        self._watches: Counter[str] = Counter()
         self._watched = asyncio.Event()
         self._is_closed = False
 
@@ -52,13 +58,18 @@ class LockFeed:
             repository.wake()
 
     async def watch(
-        self, repository_id: int, after: str | None, *, idle_seconds: float
+        self, repository_id: int, after: str | None, *, idle_seconds: float, caller: str, share: int
     ) -> AsyncGenerator[Update, None]:
         """Yield the events after a position, or from now on; an empty update at first, and after each `idle_seconds`.
 
         The first update is a reset if the events after the position are not there any more. The iterator ends with
-        `close`. Raises `NotFound` (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+        `close`. Raises `NotFound` (REPOSITORY_NOT_FOUND), also when the repository is removed later, and
+        `ResourceExhausted` (RATE_LIMITED) where `caller` has `share` watches already, or all callers have 8,192.
         """
+        if self._watches[caller] >= share or self._watches.total() >= _MAX_WATCHES:
+            raise ResourceExhausted(Reason.RATE_LIMITED, "too many watches of locks are being served", retry_after="1")
+        self._watches[caller] += 1
+        metrics.WATCHES.inc()
         repository = self._repositories.setdefault(repository_id, _RepositoryFeed(self._database, repository_id))
         repository.watchers += 1
         try:
@@ -71,10 +82,14 @@ class LockFeed:
             else:
                 yield Update((), position)
             while not self._is_closed:
-                update = await repository.after(position, idle_seconds)
-                position = update.position
-                yield update
+                for update in _in_parts(await repository.after(position, idle_seconds)):
+                    position = update.position
+                    yield update
         finally:
+            metrics.WATCHES.dec()
+            self._watches[caller] -= 1
+            if not self._watches[caller]:
+                del self._watches[caller]
             repository.watchers -= 1
             if not repository.watchers:
                 self._repositories.pop(repository_id, None)
@@ -92,6 +107,16 @@ class LockFeed:
             elif generation != repository.now.generation:
                 await repository.refresh()
         return None
+
+
+def _in_parts(update: Update) -> Iterator[Update]:
+    """Yield an update as updates of at most 500 events."""
+    if len(update.events) <= _MAX_TOLD:
+        yield update
+        return
+    for start in range(0, len(update.events), _MAX_TOLD):
+        events = update.events[start : start + _MAX_TOLD]
+        yield Update(events, events[-1].position)
 
 
 class _RepositoryFeed:

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from services.common.errors import NotFound, Reason
+from services.common.lock_positions import Position, position_of
 from services.database.statement import Statement
 from services.database.transactions import Database
-from services.locks.events.positions import Position, position_of
 
 MAX_EVENTS = 10_000
 """The most events that are read for one watcher; a watcher that lacks more has to list the locks again."""

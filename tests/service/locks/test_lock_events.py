@@ -7,14 +7,16 @@ from pathlib import Path
 
 import grpc
 import pytest
+from prometheus_client import REGISTRY
 from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
-from services.common.errors import AlreadyExists, NotFound, Reason, ServiceError
+from services.common.errors import AlreadyExists, NotFound, Reason, ResourceExhausted, ServiceError
 from services.common.rpc.client import ServiceClient
 from services.database.engine import create_engine
+from services.locks.api import lock_service
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
@@ -266,6 +268,47 @@ async def test_too_many_events_are_a_reset(service: RunningLocks, team: Team) ->
     while not (response := await late.read()).reset:
         assert not response.events
     late.cancel()
+
+
+async def test_many_events_of_long_paths_come_in_parts(service: RunningLocks, team: Team) -> None:
+    """A watcher that has missed more than fits into one message gets all of it."""
+    async with watching(service.peer, team.repository_id) as watch:
+        begun = watch.position
+    await execute(
+        service,
+        "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
+        " SELECT :id, n || repeat('x', 4000), sha256(n::text::bytea), :owner, now(), ''"
+        " FROM generate_series(1, 4500) AS n",
+        id=team.repository_id,
+        owner=team.alice,
+    )
+    async with watching(service.peer, team.repository_id, after=begun) as late:
+        events = await late.events(4_500)
+        page = await service.list(team.repository_id)
+        assert late.position == events[-1].position
+        assert late.position.startswith(f"{page.generation}-")
+
+
+async def test_the_watches_of_a_caller_are_bounded(
+    service: RunningLocks, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more is refused, until one ends."""
+    monkeypatch.setattr(lock_service, "_WATCHES_OF_A_HOST", 2)
+    await until(lambda: not REGISTRY.get_sample_value("towpath_lock_watch_calls"), "no test before watches")
+
+    async def is_admitted() -> bool:
+        watch = Watch(service.peer, team.repository_id, None)
+        try:
+            await watch.read()
+        except ResourceExhausted as error:
+            return error.reason != Reason.RATE_LIMITED
+        watch.cancel()
+        return True
+
+    async with watching(service.peer, team.repository_id):
+        async with watching(service.peer, team.repository_id):
+            assert not await is_admitted()
+        await until(is_admitted, "one has made way")
 
 
 async def test_a_repository_that_is_none(service: RunningLocks, team: Team) -> None:

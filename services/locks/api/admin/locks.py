@@ -19,6 +19,7 @@ from services.locks.api.messages import (
     path_failure_message,
     released_lock_message,
 )
+from services.locks.api.token_callers import token_caller
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
 from services.locks.locking.history import list_released
@@ -33,6 +34,8 @@ from services.locks.validation import check_note, check_reason
 _IDLE_SECONDS = 1.0
 # The clocks of servers differ.
 _CLOCK_SKEW = timedelta(minutes=5)
+# Each asks the database once a second.
+_WATCHES_OF_A_USER = 64
 
 
 class LockHandlers(Handlers):
@@ -119,9 +122,13 @@ class LockHandlers(Handlers):
         self, request: pb.WatchRepositoryLocksRequest, context: Context
     ) -> AsyncIterator[pb.WatchRepositoryLocksResponse]:
         """Return the changes of a repository's locks as they are made, to an administrator."""
+        caller = f"user {token_caller().id}"
         repository = await self.find_repository(request.repository)
         after = request.after if request.HasField("after") else None
-        async with aclosing(self.feed.watch(repository.id, after, idle_seconds=_IDLE_SECONDS)) as updates:
+        watch = self.feed.watch(
+            repository.id, after, idle_seconds=_IDLE_SECONDS, caller=caller, share=_WATCHES_OF_A_USER
+        )
+        async with aclosing(watch) as updates:
             async for update in updates:
                 await self.check_still_administrator(context)
                 yield pb.WatchRepositoryLocksResponse(changes=update_message(update))

@@ -703,7 +703,8 @@ class AdminServiceServicer:
 
     def WatchRepositoryLocks(self, request, context):
         """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
-        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED
+        (RATE_LIMITED: 64 watches of the administrator).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -166,7 +166,8 @@ class AdminServiceStub:
     """
     WatchRepositoryLocks: _grpc.UnaryStreamMultiCallable[_admin_service_pb2.WatchRepositoryLocksRequest, _admin_service_pb2.WatchRepositoryLocksResponse]
     """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
-    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED
+    (RATE_LIMITED: 64 watches of the administrator).
     """
     StealLock: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]
     """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
@@ -450,7 +451,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     WatchRepositoryLocks: _aio.UnaryStreamMultiCallable[_admin_service_pb2.WatchRepositoryLocksRequest, _admin_service_pb2.WatchRepositoryLocksResponse]  # type: ignore[assignment]
     """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
-    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED
+    (RATE_LIMITED: 64 watches of the administrator).
     """
     StealLock: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]  # type: ignore[assignment]
     """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
@@ -959,7 +961,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.WatchRepositoryLocksResponse], _abc.AsyncIterator[_admin_service_pb2.WatchRepositoryLocksResponse]]:
         """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
-        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED
+        (RATE_LIMITED: 64 watches of the administrator).
         """
 
     @_abc_1.abstractmethod

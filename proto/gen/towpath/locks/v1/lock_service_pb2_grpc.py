@@ -179,7 +179,8 @@ class LockServiceServicer:
         comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
         service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
-        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later; RESOURCE_EXHAUSTED
+        (RATE_LIMITED: 2,048 watches of the caller's host, or 8,192 of all hosts).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -98,7 +98,8 @@ class LockServiceStub:
     comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
     service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
-    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later; RESOURCE_EXHAUSTED
+    (RATE_LIMITED: 2,048 watches of the caller's host, or 8,192 of all hosts).
     """
     StealLock: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.StealLockRequest, _lock_service_pb2.StealLockResponse]
     """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
@@ -190,7 +191,8 @@ class LockServiceAsyncStub(LockServiceStub):
     comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
     service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
-    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later; RESOURCE_EXHAUSTED
+    (RATE_LIMITED: 2,048 watches of the caller's host, or 8,192 of all hosts).
     """
     StealLock: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.StealLockRequest, _lock_service_pb2.StealLockResponse]  # type: ignore[assignment]
     """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
@@ -321,7 +323,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
         service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
-        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later; RESOURCE_EXHAUSTED
+        (RATE_LIMITED: 2,048 watches of the caller's host, or 8,192 of all hosts).
         """
 
     @_abc_1.abstractmethod

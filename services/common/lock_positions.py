@@ -1,4 +1,4 @@
-"""Positions in the events of a repository.
+"""Positions in the events of a repository's locks, which lock services give and facades compare.
 
 The events of a repository are numbered in stripes, each without a gap and in the order of commits (migration 0007). A
 position is the last number of each stripe that a watcher knows. It is exact whatever the order of commits, and the same
@@ -32,6 +32,11 @@ class Position:
     def after(self, stripe: int, number: int) -> "Position":
         """Return the position after one more event."""
         return Position(self.repository_id, (*self.numbers[:stripe], number, *self.numbers[stripe + 1 :]))
+
+    def stripe_before(self, later: "Position") -> int:
+        """Return the stripe of the next event, given the position after it."""
+        pairs = zip(self.numbers, later.numbers, strict=True)
+        return next(stripe for stripe, (mine, its) in enumerate(pairs) if mine != its)
 
     def includes(self, other: "Position") -> bool:
         """Return whether every event up to `other` is up to this position too."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.locks.events.positions import Position, parse_position, position_of
+from services.common.lock_positions import Position, parse_position, position_of
 
 POSITIONS = st.builds(
     position_of,
