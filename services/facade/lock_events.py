@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-import grpc
 from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,6 +12,8 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import NotFound, PermissionDenied, ResourceExhausted, ServiceError, Unauthenticated
 from services.common.observability.logs import get_logger
+from services.facade.clients.lock_feeds import PAUSE_SECONDS
+from services.facade.clients.lock_parts import Part
 from services.facade.clients.services import ServiceClients
 from services.facade.locks import Body, lock_body
 from services.facade.server.protocol import abort
@@ -28,11 +29,7 @@ _NAMES = {
 _RECONNECT = b"retry: 1000\n\n"
 _COMMENT = b":\n\n"
 _COMMENT_SECONDS = 15.0
-# An access that has ended is noticed within this time.
-_LOOK_SECONDS = 0.3
-# The lock service sends something every ten seconds.
-_SILENT_SECONDS = 20.0
-_PAUSE_SECONDS = 0.5
+_ENDS = (Unauthenticated, NotFound, PermissionDenied, ResourceExhausted)
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -49,70 +46,52 @@ async def watch(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the events of a repository's locks after a position, or from now on, until `stop` is set.
 
-    `check_access` is asked three times a second, and before each event; the stream ends when it refuses. While the lock
-    service is away, the stream waits, and then goes on where it was.
+    `check_access` is asked three times a second, and before each event; the stream ends when it refuses, and where the
+    caller takes the events too slowly. While the lock service is away, the stream waits, and then goes on where it was.
     """
     yield _RECONNECT
-    sent_at, position, is_first = time.monotonic(), after, True
-    while not stop.is_set():
-        try:
-            async with aclosing(_responses(clients, repository_id, position)) as responses:
-                async for response in responses:
-                    await check_access()
-                    if stop.is_set():
-                        return
-                    told = b"" if response is None else _told(response, is_first=is_first)
-                    if response is not None:
-                        position, is_first = response.position, False
-                    if told or time.monotonic() - sent_at >= _COMMENT_SECONDS:
-                        sent_at = time.monotonic()
-                        yield told or _COMMENT
-        except (Unauthenticated, NotFound, PermissionDenied, ResourceExhausted):
-            return
-        except ServiceError as error:
-            _log.info("the watch of locks is interrupted", reason=error.reason, message=error.message)
-            yield _COMMENT
-        await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def _responses(
-    clients: ServiceClients, repository_id: int, position: str | None
-) -> AsyncGenerator[pb.WatchLocksResponse | None, None]:
-    """Yield the responses of one call until the lock service ends it, and None whenever none came for a while.
-
-    Raises the errors of LockService.WatchLocks.
-    """
-    request = pb.WatchLocksRequest(repository_id=repository_id, after=position)
-    call = clients.lock_stub.WatchLocks(request, metadata=clients.locks.metadata(), wait_for_ready=True)
-    reading = asyncio.ensure_future(call.read())
-    heard_at = time.monotonic()
+    sent_at, is_first = time.monotonic(), True
     try:
-        while True:
-            done, _ = await asyncio.wait({reading}, timeout=_LOOK_SECONDS)
-            if not done:
-                if time.monotonic() - heard_at >= _SILENT_SECONDS:
+        async with aclosing(clients.lock_feeds.watch(repository_id, after)) as parts:
+            async for part in parts:
+                while not await _is_answered(check_access) and not stop.is_set():
+                    yield _COMMENT
+                    await asyncio.sleep(PAUSE_SECONDS)
+                if stop.is_set():
                     return
-                yield None
-                continue
-            response = reading.result()
-            if not isinstance(response, pb.WatchLocksResponse):
-                return
-            heard_at = time.monotonic()
-            yield response
-            reading = asyncio.ensure_future(call.read())
-    except grpc.aio.AioRpcError as error:
-        raise clients.locks.error(error) from error
-    finally:
-        reading.cancel()
-        call.cancel()
+                told = b"" if part is None else _told(part, is_first=is_first)
+                is_first = is_first and part is None
+                if told or time.monotonic() - sent_at >= _COMMENT_SECONDS:
+                    sent_at = time.monotonic()
+                    yield told or _COMMENT
+    except _ENDS:
+        return
+    except ServiceError as error:
+        _log.error("the watch of locks cannot go on", reason=error.reason, message=error.message)
 
 
-def _told(response: pb.WatchLocksResponse, *, is_first: bool) -> bytes:
-    """Return the server-sent events of a response. The first response is told even if it has no event."""
+async def _is_answered(check_access: Callable[[], Awaitable[None]]) -> bool:
+    """Return whether the access goes on; False while nobody knows. Raises the errors by which it has ended."""
+    try:
+        await check_access()
+    except _ENDS:
+        raise
+    except ServiceError as error:
+        _log.info("the access to a watch is not known", reason=error.reason, message=error.message)
+        return False
+    return True
+
+
+def _told(part: Part, *, is_first: bool) -> bytes:
+    """Return the server-sent events of a part. The first part is told even if it has no event."""
+    response = part.response
     if response.reset:
         return _event("reset", response.position, {"generation": _generation(response.position)})
-    ready = _event("ready", response.position, {"generation": _generation(response.position)}) if is_first else b""
-    return ready + b"".join(_event(_name(event), event.position, _body(event)) for event in response.events)
+    if part.encoded is None:
+        part.encoded = b"".join(_event(_name(event), event.position, _body(event)) for event in response.events)
+    if not is_first:
+        return part.encoded
+    return _event("ready", response.position, {"generation": _generation(response.position)}) + part.encoded
 
 
 def _name(event: pb.LockEvent) -> str:

@@ -13,6 +13,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, ServiceClient
 from services.facade.clients.health_cache import HealthCache
+from services.facade.clients.lock_feeds import LockFeeds
 from services.facade.clients.lock_generations import LockGenerations
 from services.facade.clients.object_lookup import ObjectLookupClient
 from services.facade.clients.rate_leases import RateLeases
@@ -80,6 +81,7 @@ class ServiceClients:
             response_deserializer=pb.AppendPartialUploadResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
+        self.lock_feeds = LockFeeds(self.locks)
         self.lock_generations = LockGenerations(self.locks)
         self.rates = RateLeases(self.locks)
         self.health = HealthCache(self._ask_health)
@@ -96,6 +98,7 @@ class ServiceClients:
             yield clients
         finally:
             await clients.health.close()
+            await clients.lock_feeds.close()
             await clients.lock_generations.close()
             await clients.rates.close()
             await clients.whole_objects.close()
