@@ -24,6 +24,7 @@ from services.common.lifecycle import stop_event
 from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
+from services.facade.middleware.concurrency_limit import watches_of
 from services.facade.server.certificate import Certificate
 from services.facade.server.connections import connection_limits
 from services.facade.server.http_server import listening_socket, serve
@@ -49,9 +50,9 @@ async def _run(settings: CacheSettings) -> None:
         resolved_proxies(settings.trusted_proxies) as trusted,
     ):
         key = settings.cache_key.get_secret_value() if settings.cache_key else kept_key(settings.cache_directory)
-        context = CacheContext(settings, upstream, objects, Rights(), Tokens(key))
+        context = CacheContext(settings, upstream, objects, Rights(), Tokens(key), watches_of(settings), trusted)
         await serve(
-            create_app(context, stop, trusted),
+            create_app(context, stop),
             listener,
             stop,
             limits=connection_limits(settings, trusted),

@@ -23,7 +23,6 @@ from services.facade.middleware.body_drain import BodyDrain
 from services.facade.middleware.concurrency_limit import ConcurrencyLimit
 from services.facade.middleware.request_scope import RequestScope
 from services.facade.web.error_reasons import ClientDisconnected, method_not_allowed
-from services.facade.web.forwarded_headers import Networks
 from services.facade.web.request_log import add_log_fields
 from services.facade.web.schemas import Readiness
 
@@ -55,9 +54,9 @@ _ACTIONS = {
 }
 
 
-def create_app(context: CacheContext, stop: asyncio.Event, trusted: Networks) -> ASGIApp:
-    """Return the application; it is not ready once `stop` is set, and believes the headers of `trusted` proxies."""
-    settings = context.settings
+def create_app(context: CacheContext, stop: asyncio.Event) -> ASGIApp:
+    """Return the application; it is not ready once `stop` is set."""
+    settings, trusted = context.settings, context.trusted
     errors = ErrorRenderer(realm="Towpath", documentation_url=settings.documentation_url, told=_TOLD)
     limited = ConcurrencyLimit(_Endpoints(context, stop, errors), settings, trusted=trusted, errors=errors)
     return RequestScope(BodyDrain(limited), trusted=trusted, stop=stop, errors=errors)

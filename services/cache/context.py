@@ -12,7 +12,8 @@ from services.cache.rights import Rights
 from services.cache.settings import CacheSettings
 from services.cache.tokens import Tokens
 from services.cache.upstream import Upstream
-from services.facade.web.forwarded_headers import ClientRequest, client_of, origin
+from services.facade.middleware.concurrency_limit import Slots
+from services.facade.web.forwarded_headers import ClientRequest, Networks, client_of, origin
 
 # Others may be credentials that the memory of rights does not tell apart, such as cookies.
 _PASSED_TO_UPSTREAM = (
@@ -53,6 +54,10 @@ class CacheContext:
     objects: Objects
     rights: Rights
     tokens: Tokens
+    watches: Slots
+    """The slots of the clients that watch the events of locks."""
+    trusted: Networks
+    """The proxies whose headers are believed."""
 
 
 def to_upstream(headers: Headers, seen: ClientRequest) -> list[tuple[bytes, bytes]]:

@@ -1,5 +1,6 @@
 """Requests that pass through to the upstream, in both directions as they come: locks, uploads, verifications."""
 
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -11,12 +12,12 @@ from services.cache.addresses import Address
 from services.cache.context import CacheContext, to_client, to_upstream
 from services.cache.tokens import Grant
 from services.cache.upstream import encoded
-from services.common.errors import InvalidArgument, Reason
-from services.facade.middleware.concurrency_limit import release_slot, slot_of
+from services.common.errors import InvalidArgument, Reason, ResourceExhausted
+from services.facade.middleware.concurrency_limit import Slot, move_to_watches, slot_of
 from services.facade.server.object_response import ObjectResponse
 from services.facade.server.sendfile import FilePart
 from services.facade.web import request_body
-from services.facade.web.forwarded_headers import client_of
+from services.facade.web.forwarded_headers import client_network, client_of
 from services.facade.web.request_log import add_log_fields
 
 _EVENTS = "text/event-stream"
@@ -105,11 +106,16 @@ async def _relayed(
             context.upstream.request(request.method, url, headers, body, seconds=seconds)
         )
         passed = to_client(context, request, response)
-        rest = _body_of(response, exchange.pop_all())
+        kept = exchange.pop_all()
+    rest = _body_of(response, kept)
     first = await anext(rest, b"")
-    if response.headers.get("content-type", "").startswith(_EVENTS):
-        # A watch goes on for as long as its client likes, and costs little.
-        release_slot(request.scope)
+    if first and response.headers.get("content-type", "").startswith(_EVENTS):
+        # A watch goes on for as long as its client likes.
+        try:
+            kept.callback(_watch_slot(request, context).end)
+        except ResourceExhausted:
+            await rest.aclose()
+            raise
     answered = ObjectResponse(
         first,
         rest,
@@ -119,6 +125,17 @@ async def _relayed(
     )
     answered.raw_headers = passed
     return answered
+
+
+def _watch_slot(request: Request, context: CacheContext) -> Slot:
+    """Return the slot of a watch that the upstream has granted, so that the credentials, if any, are good ones.
+
+    Raises the errors of `move_to_watches`.
+    """
+    network = client_network(client_of(request.scope).address, context.trusted)
+    shown = request.headers.get("authorization", "")
+    user = hashlib.sha256(shown.encode()).hexdigest() if shown else ""
+    return move_to_watches(request.scope, context.watches, network=network, user=user)
 
 
 async def _body_of(response: httpx.Response, exchange: AsyncExitStack) -> AsyncGenerator[bytes | FilePart, None]:

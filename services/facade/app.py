@@ -12,6 +12,7 @@ from services.common.errors import NotFound, ServiceError
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
+from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
@@ -22,7 +23,7 @@ from services.facade.clients.services import ServiceClients
 from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
 from services.facade.middleware.body_drain import BodyDrain
-from services.facade.middleware.concurrency_limit import ConcurrencyLimit, Slots
+from services.facade.middleware.concurrency_limit import ConcurrencyLimit, Slots, watches_of
 from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
@@ -90,7 +91,10 @@ def create_app(
         committed=AccessCache(removal_feed, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
         shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
-        watches=Slots("watches", settings.lock_watches, settings.share_of_watches),
+        watches=watches_of(settings),
+        # Each costs the lock service milliseconds of its loop.
+        history_pages=Slots("pages of the lock history", 32, 2, strangers=8, share_of_strangers=2),
+        strangers=AddressRates(settings.anonymous_requests_per_hour),
         trusted=trusted,
         stop=stop,
     )

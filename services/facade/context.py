@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
+from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients
@@ -16,7 +17,7 @@ from services.facade.objects.actions import ActionFactory
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
 from services.facade.settings import FacadeSettings
-from services.facade.web.forwarded_headers import Networks, client_of, origin
+from services.facade.web.forwarded_headers import Networks, client_network, client_of, origin
 
 ObjectKey = tuple[int, str, int]
 """An object that a repository holds: the repository's id, the oid, and the size in bytes."""
@@ -37,8 +38,15 @@ class AppContext:
     shared_memory: SharedMemory | None
     watches: Slots
     """The slots of the clients that watch the events of locks."""
+    history_pages: Slots
+    """The slots of the requests that read a page of the lock history."""
+    strangers: AddressRates
     trusted: Networks
     stop: asyncio.Event
+
+    def network_of(self, request: Request) -> str | None:
+        """Return the network of the client that makes a request, as `client_network` does."""
+        return client_network(client_of(request.scope).address, self.trusted)
 
     def action_factory(self, request: Request) -> ActionFactory:
         """Return the factory of the actions that answer this request. Raises the errors of `origin`."""

@@ -24,7 +24,7 @@ ACCESS_ANSWERS = Counter(
 
 RATE_REFUSALS = Counter(
     "towpath_http_rate_limited_total",
-    "Requests that were refused as a user, or a token, has used up the rate.",
+    "Requests that were refused as a user, a token or an address has used up the rate.",
     ["holder"],
 )
 

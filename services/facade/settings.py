@@ -6,10 +6,12 @@ from typing import Any
 from limits import parse
 from pydantic import Field, SecretStr, field_validator
 
+from services.common.request_rate import UNLIMITED, parse_request_rate
 from services.common.settings import Bytes, Seconds, ServiceSettings
 from services.facade.web.http_settings import HttpSettings
 
 _MONTH_SECONDS = 31 * 24 * 3600
+_NO_RATE = "none"
 
 
 class FacadeSettings(HttpSettings, ServiceSettings):
@@ -71,20 +73,27 @@ class FacadeSettings(HttpSettings, ServiceSettings):
     failed_logins_wait_seconds: Seconds = Field(
         default=10.0, description="how long such a request waits for its turn; then it is answered 429"
     )
-    lock_watches: int = Field(
-        default=1_000,
-        ge=1,
-        description="the most clients that watch the events of locks at one facade, beside `requests_in_flight`; a "
-        "quarter of them may be of one address, or of one user; more are answered 429",
+    anonymous_rate: str = Field(
+        default="1200/min",
+        description="the requests that an address (of IPv6: a /64) may make without credentials, such as `600/min`, "
+        "`10/s` or `1000/h`, counted by each facade alone; those of a minute may be made at once, and more are "
+        "answered 429; `none` for no limit. Loopback and `trusted_proxies` are no one's address",
     )
     rpc_seconds: Seconds = Field(
         default=12.0, description="how long an inner service may take to answer, its restart included"
     )
 
     @property
-    def share_of_watches(self) -> int:
-        """The most watches of one address, or of one user, at once."""
-        return max(1, self.lock_watches // 4)
+    def anonymous_requests_per_hour(self) -> int:
+        """The requests that an address may make without credentials; 0 for no limit."""
+        return UNLIMITED if self.anonymous_rate == _NO_RATE else parse_request_rate(self.anonymous_rate)
+
+    @field_validator("anonymous_rate")
+    @classmethod
+    def _check_anonymous_rate(cls, value: str) -> str:
+        if value != _NO_RATE:
+            parse_request_rate(value)
+        return value
 
     @field_validator("failed_logins")
     @classmethod

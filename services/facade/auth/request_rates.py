@@ -1,10 +1,11 @@
-"""Limits of the requests of users and tokens (docs/protocol.md, "Rates of requests")."""
+"""Limits of the requests of users, tokens and strangers (docs/protocol.md, "Rates of requests")."""
 
 import math
 
 from services.common.errors import Reason, ResourceExhausted
 from services.common.request_rate import format_request_rate
 from services.facade import metrics
+from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.caller import Caller
 from services.facade.clients.rate_leases import Holder, RateLeases
 
@@ -26,15 +27,22 @@ async def check_rate(leases: RateLeases, caller: Caller) -> None:
         if holder.limit and (seconds := await leases.take(holder)):
             for other in taken:
                 leases.give_back(other)
-            raise _refusal(holder, seconds)
+            raise _refusal("token" if holder.is_token else "user", format_request_rate(holder.limit), seconds)
         if holder.limit:
             taken.append(holder)
 
 
-def _refusal(holder: Holder, seconds: float) -> ResourceExhausted:
-    what = "token" if holder.is_token else "user"
+def check_stranger(rates: AddressRates, network: str | None) -> None:
+    """Take one request without credentials from the rate of its address, if it is known.
+
+    Raises `ResourceExhausted` (RATE_LIMITED) where the rate is used up.
+    """
+    if network and (seconds := rates.take(network)):
+        raise _refusal("address", f"{format_request_rate(rates.per_hour)} without credentials", seconds)
+
+
+def _refusal(what: str, rate: str, seconds: float) -> ResourceExhausted:
     metrics.RATE_REFUSALS.labels(what).inc()
     retry_after = max(1, min(math.ceil(seconds), _MAX_RETRY_SECONDS))
-    rate = format_request_rate(holder.limit)
     message = f"too many requests: your {what} may make {rate}; try again in {retry_after} s"
     return ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(retry_after))

@@ -21,24 +21,39 @@ _RETRY_SECONDS = "1"
 # From 429 here, git-lfs concludes that there is no locking, and tells its user to disable the check (trap-44).
 _PATIENT = "/locks/verify"
 _LOOK_SECONDS = 0.25
+# So long a request waits for one of the slots of `held_slot`.
+_HELD_WAIT_SECONDS = 2.0
 
 
 class Slots:
-    """The free slots, and the number of slots of each address and user; `what` is the plural of what takes them."""
+    """The free slots, and the number of slots of each address and user; `what` is the plural of what takes them.
 
-    def __init__(self, what: str, limit: int, share: int) -> None:
+    An address or a user has at most `share`. All callers without credentials have at most `strangers` together, and
+    those of one address `share_of_strangers`.
+    """
+
+    def __init__(self, what: str, limit: int, share: int, *, strangers: int = 0, share_of_strangers: int = 0) -> None:
         self.what = what
         self.free = limit
         self.share = share
+        self.strangers = strangers
+        self.share_of_strangers = share_of_strangers
         self.max_waiting = limit
         self.waiting = 0
         self.in_flight: Counter[str] = Counter()
 
 
+def watches_of(settings: HttpSettings) -> Slots:
+    """Return the slots of the clients that watch the events of locks."""
+    most = settings.lock_watches
+    strangers = max(1, most // 10)
+    return Slots("watches", most, max(1, most // 4), strangers=strangers, share_of_strangers=max(1, strangers // 4))
+
+
 class Slot:
     """The slot of one request among the requests that are served at once.
 
-    `take`, `count_address` and `count_user` raise `ResourceExhausted` (RATE_LIMITED) where the limit is reached;
+    `take` and the methods that count raise `ResourceExhausted` (RATE_LIMITED) where the limit is reached;
     `wait_for` raises it only where the limit stays reached until `wait_seconds` from now, or too many requests wait.
     """
 
@@ -57,17 +72,27 @@ class Slot:
 
     def count_address(self, network: str) -> None:
         """Count the request as one of this address until it ends."""
-        self._count(f"address {network}", f"too many {self._slots.what} from your address are being served")
+        self._count((f"address {network}", self._slots.share, f"{self._slots.what} from your address"))
 
     def count_user(self, name: str) -> None:
         """Count the request as one of this user until it ends."""
-        self._count(f"user {name}", f"too many of your {self._slots.what} are being served")
+        self._count((f"user {name}", self._slots.share, f"of your {self._slots.what}"))
 
-    def _count(self, holder: str, refusal: str) -> None:
-        if self._slots.in_flight[holder] >= self._slots.share:
-            raise _refusal(refusal)
-        self._slots.in_flight[holder] += 1
-        self._holders.append(holder)
+    def count_stranger(self, network: str | None) -> None:
+        """Count the request as one without credentials, and as one of this address if it is known, until it ends."""
+        slots = self._slots
+        address = (f"stranger {network}", slots.share_of_strangers, f"{slots.what} from your address")
+        all_ = ("strangers", slots.strangers, f"{slots.what} without credentials")
+        self._count(*([address] if network else []), all_)
+
+    def _count(self, *holders: tuple[str, int, str]) -> None:
+        """Count the request for all holders, each with its share and with what it would have too many of, or none."""
+        for holder, share, what in holders:
+            if self._slots.in_flight[holder] >= share:
+                raise _refusal(f"too many {what} are being served")
+        for holder, _, _ in holders:
+            self._slots.in_flight[holder] += 1
+            self._holders.append(holder)
 
     async def wait_for(self, take: Callable[[], None]) -> None:
         """Call `take`, one of the methods above, until the limit allows it; the request waits without its slot."""
@@ -126,20 +151,38 @@ def release_slot(scope: Scope) -> None:
         slot.end()
 
 
+@asynccontextmanager
+async def held_slot(slots: Slots, *, network: str | None, user: str) -> AsyncIterator[None]:
+    """Hold one of these slots during the block, beside the request's own; without a user, as a stranger.
+
+    Raises `ResourceExhausted` (RATE_LIMITED) where there is none within two seconds.
+    """
+    slot = Slot(slots, _HELD_WAIT_SECONDS)
+    try:
+        await slot.wait_for(partial(slot.count_user, user) if user else partial(slot.count_stranger, network))
+        await slot.wait_for(slot.take)
+        yield
+    finally:
+        slot.end()
+
+
 def move_to_watches(scope: Scope, slots: Slots, *, network: str | None, user: str) -> Slot:
     """Take one of the slots of watches for a request in place of the slot that it has; the caller ends it.
 
-    From then on, the request is counted as a watch.
+    From then on, the request is counted as a watch, without a user as one of a stranger.
 
-    Raises `ResourceExhausted` (RATE_LIMITED) where their limit, or the share of the address or user, is reached.
+    Raises `ResourceExhausted` (RATE_LIMITED) where their limit, or the share of the address, the user or the strangers,
+    is reached.
     """
     slot = Slot(slots)
     try:
         slot.take()
-        if network:
+        if user and network:
             slot.count_address(network)
         if user:
             slot.count_user(user)
+        else:
+            slot.count_stranger(network)
     except ResourceExhausted:
         slot.end()
         raise

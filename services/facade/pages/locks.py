@@ -9,13 +9,13 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from services.common.errors import Reason, Unauthenticated
 from services.facade import lock_events, locks
 from services.facade.auth.authorizer import Permission
-from services.facade.middleware.concurrency_limit import move_to_watches
+from services.facade.middleware.concurrency_limit import held_slot, move_to_watches
 from services.facade.pages.forms import read_session_form, required
 from services.facade.pages.rights import is_writer
 from services.facade.pages.routing import PageRoute, form, page
 from services.facade.pages.visit import Visit
 from services.facade.routes.request import idempotency_key
-from services.facade.web.forwarded_headers import client_network, client_of
+from services.facade.web.forwarded_headers import client_of
 
 _PAGE = 50
 _MAX_REASON = 500
@@ -61,8 +61,10 @@ async def history(visit: Visit) -> Response:
         cursor=query.get("cursor", ""),
         limit=_PAGE,
     )
-    clients, here = visit.context.clients, f"/-/history/{repository}"
-    reply = await clients.locks.call(clients.lock_stub.ListReleasedLocks, request)
+    context, here = visit.context, f"/-/history/{repository}"
+    network = context.network_of(visit.request)
+    async with held_slot(context.history_pages, network=network, user=visit.caller.name):
+        reply = await context.clients.locks.call(context.clients.lock_stub.ListReleasedLocks, request)
     return visit.page(
         "history.html",
         repository=repository,
@@ -113,7 +115,7 @@ async def watch(visit: Visit) -> Response:
     repository, context, request = visit.params["repository"], visit.context, visit.request
     repository_id = await visit.authorize(repository)
     address = client_of(request.scope).address
-    network = client_network(address, context.trusted)
+    network = context.network_of(request)
     slot = move_to_watches(request.scope, context.watches, network=network, user=visit.caller.name)
     events = lock_events.watch(
         context.clients,

@@ -14,12 +14,11 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from services.common.errors import PermissionDenied, Reason, Unauthenticated
 from services.facade.auth.authorizer import Permission
 from services.facade.auth.caller import Caller
-from services.facade.auth.request_rates import check_rate
 from services.facade.auth.sessions import Session
 from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.pages.rendering import render
-from services.facade.routes.request import query_values
+from services.facade.routes.request import query_values, take_from_rate
 from services.facade.web.forwarded_headers import client_of, origin
 from services.facade.web.request_log import add_log_fields
 
@@ -137,15 +136,17 @@ class Visit:
 
 
 async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
-    """Return the visit that a request makes; without `is_counted`, it costs nothing of the user's rate.
+    """Return the visit that a request makes; without `is_counted`, it costs nothing of the rate of its user or address.
 
     Raises `SignInNeeded` if the session's credential is not valid any more, and the errors of
-    `Authorizer.authenticate`, `origin` and `check_rate`.
+    `Authorizer.authenticate`, `origin` and `take_from_rate`.
     """
     context, client, slot = context_of(request), client_of(request.scope), slot_of(request.scope)
     site = origin(context.settings.public_url, client)
     session = context.sessions.session(request.headers.getlist("cookie"))
     if session is None:
+        if is_counted:
+            await take_from_rate(request, Caller())
         return Visit(request, context, site, None, Caller())
     repository = request.path_params.get("repository", "") or session.repository
     shown = [f"Bearer {session.credential}"]
@@ -161,7 +162,7 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
     add_log_fields(request.scope, user=caller.name)
     request.scope["state"]["token_id"] = caller.token_id
     if is_counted:
-        await check_rate(context.clients.rates, caller)
+        await take_from_rate(request, caller)
     return Visit(request, context, site, session, caller)
 
 

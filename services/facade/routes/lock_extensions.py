@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from services.facade import lock_events, lock_history, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.middleware.concurrency_limit import move_to_watches
+from services.facade.middleware.concurrency_limit import held_slot, move_to_watches
 from services.facade.routes.openapi import answers, event_answers, json_request
 from services.facade.routes.openapi_parameters import EVENT_PARAMETERS, HISTORY_QUERY
 from services.facade.routes.request import (
@@ -18,7 +18,7 @@ from services.facade.routes.request import (
     query_values,
 )
 from services.facade.routes.route import endpoints_in
-from services.facade.web.forwarded_headers import client_network, client_of
+from services.facade.web.forwarded_headers import client_of
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
     LockHistoryPage,
@@ -50,16 +50,17 @@ async def list_released_locks(request: Request) -> Response:
     limit = locks.parse_limit(query["limit"]) if "limit" in query else None
     since, until = (lock_history.parse_moment(field, query.get(field, "")) for field in ("since", "until"))
     repository_id = await call.authorize(Permission.READ, "")
-    page = await lock_history.list_history(
-        call.context.clients,
-        repository_id,
-        path=query.get("path", ""),
-        owner=query.get("owner", ""),
-        since=since,
-        until=until,
-        cursor=query.get("cursor", ""),
-        limit=limit,
-    )
+    async with held_slot(call.context.history_pages, network=call.context.network_of(request), user=call.caller.name):
+        page = await lock_history.list_history(
+            call.context.clients,
+            repository_id,
+            path=query.get("path", ""),
+            owner=query.get("owner", ""),
+            since=since,
+            until=until,
+            cursor=query.get("cursor", ""),
+            limit=limit,
+        )
     return json_response(page, call.dialect)
 
 
@@ -76,7 +77,7 @@ async def watch_lock_events(request: Request) -> Response:
     context, headers, client = call.context, request.headers, client_of(request.scope)
     ref = query_values(request).get("refspec", "")
     repository_id = await call.authorize(Permission.READ, ref)
-    network = client_network(client.address, context.trusted)
+    network = context.network_of(request)
     slot = move_to_watches(request.scope, context.watches, network=network, user=call.caller.name)
 
     async def check_access() -> None:

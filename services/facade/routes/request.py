@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 
-from services.common.errors import InvalidArgument, Reason
+from services.common.errors import InvalidArgument, Reason, ResourceExhausted, Unauthenticated
 from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operation
 from services.facade.auth.authorizer import Permission
 from services.facade.auth.caller import Caller
-from services.facade.auth.request_rates import check_rate
+from services.facade.auth.request_rates import check_rate, check_stranger
 from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.web import request_body
@@ -136,14 +136,32 @@ async def open_call(request: Request, *, is_counted: bool = True) -> Call:
     """Run the checks that precede all others: Accept, credentials, and the rate of the caller unless not `is_counted`.
 
     Changes and checks of locks are not counted: somebody whose builds use the rate up has to be able to lock a file,
-    and clients neither repeat these after a 429, nor keep the check of locks (trap-44).
+    and clients neither repeat these after a 429, nor keep the check of locks (trap-44). A stranger may do neither, and
+    over the rate gets the same 401 as always, without a question to the lock service.
     """
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     call = Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
     if is_counted:
-        await check_rate(call.context.clients.rates, call.caller)
+        await take_from_rate(request, call.caller)
+    elif not call.caller.user_id:
+        try:
+            await take_from_rate(request, call.caller)
+        except ResourceExhausted as error:
+            raise Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed") from error
     return call
+
+
+async def take_from_rate(request: Request, caller: Caller) -> None:
+    """Take a request from the rates of its caller, or of its address where it shows no credentials.
+
+    Raises the errors of `check_rate` and `check_stranger`.
+    """
+    context = context_of(request)
+    if caller.user_id:
+        await check_rate(context.clients.rates, caller)
+    else:
+        check_stranger(context.strangers, context.network_of(request))
 
 
 async def open_stream_call(request: Request, media_type: str) -> Call:
@@ -154,7 +172,7 @@ async def open_stream_call(request: Request, media_type: str) -> Call:
         raise InvalidArgument(HttpReason.NOT_ACCEPTABLE, f"accept: expected {media_type}")
     dialect = for_error(headers.getlist("accept"), headers.get("content-type"))
     call = Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
-    await check_rate(call.context.clients.rates, call.caller)
+    await take_from_rate(request, call.caller)
     return call
 
 

@@ -77,6 +77,13 @@ class HttpSettings(ProcessSettings):
         "serves at once; more are answered 429; by default a quarter of `requests_in_flight`. Loopback and "
         "`trusted_proxies` are no one's address",
     )
+    lock_watches: int = Field(
+        default=1_000,
+        ge=1,
+        description="the most clients that watch the events of locks at one process, beside `requests_in_flight`; a "
+        "quarter of them may be of one address, or of one user, and a tenth of clients without credentials, a quarter "
+        "of which may be of one address; more are answered 429",
+    )
     body_idle_seconds: Seconds = Field(
         default=45.0,
         description="how long a client may be silent within an upload, or not read what it asked for; "

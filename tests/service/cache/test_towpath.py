@@ -1,14 +1,18 @@
 """A cache in front of a real Towpath: one fetch for all, rights as the upstream says, locks and uploads through it."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from tests.service.cache.conftest import MIB, Office
-from tests.support.http import Client, content, oid_of
-from tests.support.waiting import until
+from tests.service.cache.conftest import MIB, Inner, Office, new_place
+from tests.support.cache import running_cache
+from tests.support.facade import RunningFacade
+from tests.support.http import Client, basic, content, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 
 async def test_sixteen_readers_and_one_fetch(office: Office) -> None:
@@ -134,3 +138,30 @@ async def test_locks_pass_through(office: Office) -> None:
         assert [lock["path"] for lock in verified.json()["ours"]] == ["cut/scene.blend"]
         assert (await alice.unlock(locked.json()["lock"]["id"])).status_code == 200
         assert await alice.all_locks() == []
+
+
+async def test_watches_through_a_cache_are_bounded(facade: RunningFacade, inner: Inner, tmp_path: Path) -> None:
+    """As at the upstream: strangers have a tenth of them, and credentials a quarter."""
+    place = await new_place(facade, inner, public=True)
+    shown = [{"Authorization": basic(user, inner.tokens[user])} for user in ("alice", "bob")]
+    async with (
+        running_cache(tmp_path / "office", facade.origin, lock_watches=8) as cache,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
+        AsyncExitStack() as streams,
+    ):
+
+        async def status(headers: dict[str, str]) -> int:
+            stream = http.stream("GET", f"{cache.origin}/{place.name}/locks/events", headers=headers)
+            return (await streams.enter_async_context(stream)).status_code
+
+        assert [await status({}) for _ in range(2)] == [200, 429]
+        assert [await status(shown[0]) for _ in range(3)] == [200, 200, 429]
+        assert await status(shown[1]) == 200
+        assert await cache.metric("towpath_lock_watches") == 4
+        await streams.aclose()
+
+        async def is_empty() -> bool:
+            return await cache.metric("towpath_lock_watches") == 0
+
+        await until(is_empty, "the watches have ended")
+        assert await status({}) == 200

@@ -7,7 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from services.database.engine import create_engine
+from services.facade.middleware import concurrency_limit
 from services.facade.web.media_types import GIT_LFS
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
@@ -228,3 +231,67 @@ async def test_the_lock_check_waits_for_its_place(place: Place, limit: str) -> N
                 assert (await raw.answer(reader))[0] == 200
             if running is facade:
                 assert (await checking).json() == {"ours": [], "theirs": []}
+
+
+async def test_a_caller_reads_two_pages_of_the_history_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More wait, for a while; those of others do not wait for them."""
+    monkeypatch.setattr(concurrency_limit, "_HELD_WAIT_SECONDS", 0.3)
+    engine = create_engine(place.inner.locks.database_url, schema="locks", pool_size=1)
+    async with place.client() as alice, place.client("bob") as bob:
+
+        def history(client: Client) -> asyncio.Task[httpx.Response]:
+            headers = {"Authorization": basic(client.user, place.inner.tokens[client.user])}
+            return asyncio.create_task(client.http.get(f"{place.base_url}/locks/history", headers=headers))
+
+        async with engine.begin() as connection:
+            await connection.execute(text("LOCK TABLE released_locks IN ACCESS EXCLUSIVE MODE"))
+            others = [history(bob)]
+            asked = [history(alice) for _ in range(3)]
+            [refused], waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            assert refused.result().status_code == 429
+            assert refused.result().headers["retry-after"] == "1"
+            assert refused.result().json()["message"] == "too many of your pages of the lock history are being served"
+            assert not others[0].done()
+        answers = await asyncio.gather(*waiting, *others)
+        assert [answer.status_code for answer in answers] == [200] * 3
+        assert [(await task).status_code for task in [history(alice) for _ in range(6)]] == [200] * 6
+    await engine.dispose()
+
+
+async def test_strangers_have_the_rate_of_their_address(place: Place) -> None:
+    """It is no one else's: not that of another address, nor of who shows credentials; and it bars nobody from these."""
+    data = content("of strangers", 100)
+    async with (
+        _slow_facade(place.inner, anonymous_rate="3/h") as facade,
+        _guesser("198.51.100.21") as http,
+        _guesser("198.51.100.22") as other,
+    ):
+        public = await new_place(facade, place.inner, public=True)
+        async with public.client() as alice:
+            assert (await alice.upload(data)).status_code == 200
+        url = f"{public.base_url}/locks"
+        asked = {"operation": "download", "objects": [{"oid": oid_of(data), "size": len(data)}]}
+        told = {"Content-Type": GIT_LFS.media_type}
+        batch = await http.post(f"{public.base_url}/objects/batch", json=asked, headers=told)
+        statuses = [(await http.get(f"{url}{path}")).status_code for path in ("", "/history") * 4]
+        statuses.append((await http.get(f"{facade.origin}/-/history/{public.name}")).status_code)
+        assert (batch.status_code, statuses) == (200, [200] * 9)
+        for path in (
+            url,
+            f"{url}/events",
+            f"{facade.origin}/{place.name}/locks",
+            f"{facade.origin}/-/history/{public.name}",
+        ):
+            refused = await http.get(path, headers={"Accept": "*/*"})
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "300")
+        message = "too many requests: your address may make 3/h without credentials; try again in 300 s"
+        assert (await http.get(url)).json()["message"] == message
+        # Whoever asks so is about to show credentials, and after a 429 git-lfs would switch the check off.
+        assert (await http.post(f"{url}/verify", json={})).status_code == 401
+        action = batch.json()["objects"][0]["actions"]["download"]
+        assert (await http.get(action["href"], headers=action["header"])).content == data
+        for path in ("healthz", "-/static/towpath.css"):
+            assert (await http.get(f"{facade.origin}/{path}", headers={"Accept": "*/*"})).status_code == 200
+        shown = {"Authorization": basic("alice", place.inner.tokens["alice"])}
+        assert (await http.get(url, headers=shown)).status_code == 200
+        assert (await other.get(url)).status_code == 200
