@@ -91,4 +91,21 @@ def test_every_image_of_the_stack_has_a_tag() -> None:
         for service in compose["services"].values()
     }
     assert {"towpath:local", "towpath-sshd:local"} <= images
-    assert [image for image in images if re.search(r":(?!latest)[\w.-]+$", image) is None] == []
+    assert [image for image in images if not re.search(r":(?!latest)[\w.-]+(@sha256:[0-9a-f]{64})?$", image)] == []
+
+
+def test_every_action_is_named_by_its_commit() -> None:
+    """A tag of somebody else's repository may be moved to other code, which would run with our rights."""
+    used = [line for path in (ROOT / ".github" / "workflows").iterdir() for line in re.findall("uses:.*", text(path))]
+    assert used
+    assert [line for line in used if not re.fullmatch(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_every_stage_of_the_image_has_the_base_that_a_release_names() -> None:
+    """Each stage begins with another one, or with the base, which has a tag and may be named by a digest."""
+    dockerfile = text(ROOT / "Dockerfile")
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", dockerfile, re.M)
+    assert len(stages) == len(re.findall("^FROM ", dockerfile, re.M))
+    assert {base for base, _ in stages} <= {"${PYTHON}", *(name for _, name in stages)}
+    [base] = re.findall(r"^ARG PYTHON=(.*)$", dockerfile, re.M)
+    assert re.fullmatch(r"python:\d[\w.-]+(@sha256:[0-9a-f]{64})?", base)
