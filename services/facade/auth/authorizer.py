@@ -5,29 +5,31 @@ Granted answers are cached until a revocation is reported, see `revocation_watch
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from google.protobuf.message import Message
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
+from services.common.errors import NotFound, PermissionDenied, Reason, ResourceExhausted, Unauthenticated, Unavailable
 from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionGrant, Operation
 from services.facade.auth.caller import Caller
-from services.facade.auth.login_queue import LoginQueue, logins_limited
+from services.facade.auth.login_gate import Aside, LoginGate, is_told, is_undecided
+from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
+from services.facade.web.addresses import limit_key
 from services.facade.web.authorization_header import presented_tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 from services.facade.web.sign_in_schemas import ExchangedToken
 
+_Asked = TypeVar("_Asked", access_service_pb2.ExchangeTokenRequest, access_service_pb2.FinishSignInRequest)
 _Given = TypeVar("_Given", access_service_pb2.ExchangeTokenResponse, access_service_pb2.FinishSignInResponse)
 
 _MAX_KNOWN = 10_000
@@ -50,9 +52,6 @@ PERMISSIONS = {
     Operation.UPLOAD: Permission.WRITE,
     Operation.VERIFY: Permission.WRITE,
 }
-# The metadata of a credential that was valid once or that a forge or an issuer knows, which only its owner can present,
-# and of a JSON Web Token whose refusal says nothing but what it says itself: the reason may be learned.
-_TOLD = ("expired", "revoked", "lacks", "refused")
 _ENDED = (
     Reason.BAD_CREDENTIALS,
     Reason.CREDENTIALS_REQUIRED,
@@ -68,8 +67,7 @@ class Authorizer:
         self, clients: ServiceClients, login_limiter: LoginRateLimiter, changes: RevocationState, queue: LoginQueue
     ) -> None:
         self._clients = clients
-        self._login_limiter = login_limiter
-        self._queue = queue
+        self._gate = LoginGate(login_limiter, queue)
         # Digests of the tokens that were valid at their last check, the latest last.
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._callers: AccessCache[bytes, Caller] = _remembered("caller", changes)
@@ -80,15 +78,16 @@ class Authorizer:
         headers: Sequence[str],
         address: str,
         repository: str,
-        aside: Callable[[], AbstractAsyncContextManager[None]],
+        aside: Aside,
     ) -> Caller:
         """Return the caller with these Authorization headers; one valid value among several is enough.
 
         The repository of the request decides which forge, if any, knows the credentials.
         While `address` is over its limit of bad credentials, tokens that were not valid at their last check wait for a
-        turn in the login queue, within `aside`, so that the lock service is not overloaded. Raises `Unauthenticated`
-        where no value is valid, and `ResourceExhausted` (LOGINS_LIMITED) where `address` is over its limit or gets no
-        turn. A token that was valid at its last check is never refused because of other clients' bad credentials.
+        turn in the login queue, within `aside`, so that the lock service is not overloaded, and no forge or issuer is
+        asked about new ones. Raises `Unauthenticated` where no value is valid, `ResourceExhausted` (LOGINS_LIMITED)
+        where `address` is over its limit or gets no turn, and the errors of Authenticate where nobody could be asked.
+        A token that was valid at its last check is never refused because of other clients' bad credentials.
         """
         if not headers:
             return Caller()
@@ -97,74 +96,67 @@ class Authorizer:
         for digest in digests:
             if (caller := self._callers.get(digest)) is not None:
                 return caller
-        if not (shown and self._login_limiter.is_limited(address)):
-            return await self._caller(shown, address, repository)
-        for token, digest in zip(shown, digests, strict=True):
-            if digest in self._good:
-                # A token that has ended meanwhile waits for a turn like any other.
-                with suppress(Unauthenticated):
-                    return await self._owner(token, repository)
-        async with aside(), self._queue.turn(address):
+        if not shown:
+            raise self._gate.bad_credentials(address, "")
+        if self._gate.is_limited(address):
+            for token, digest in zip(shown, digests, strict=True):
+                if digest in self._good:
+                    # A token that has ended meanwhile waits for a turn like any other.
+                    with suppress(Unauthenticated):
+                        return await self._owner(token, address, repository)
+        async with self._gate.turn(address, aside):
             return await self._caller(shown, address, repository)
 
     async def _caller(self, shown: Sequence[str], address: str, repository: str) -> Caller:
-        reason, unseen = "", None
+        reason, unseen, undecided = "", None, None
         for token in shown:
             try:
-                return await self._owner(token, repository)
+                return await self._owner(token, address, repository)
+            except (Unavailable, ResourceExhausted) as error:
+                if not is_undecided(error):
+                    raise
+                undecided = undecided or error
             except NotFound as error:
                 # The forge knows the credential, but its owner may not see the repository; another value may.
                 unseen = unseen or error
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
-                if not error.metadata.keys().isdisjoint(_TOLD):
+                if is_told(error):
                     reason = reason or error.message
+        if undecided is not None:
+            with self._gate.counting_undecided(address):
+                raise undecided
         if unseen is not None:
             raise unseen
-        raise self._bad_credentials(address, reason)
+        raise self._gate.bad_credentials(address, reason)
 
-    def _count_failure(self, address: str) -> None:
-        """Count bad credentials of an address. Raises `ResourceExhausted` where it is over its limit."""
-        if seconds := self._login_limiter.add_failure(address):
-            raise logins_limited("too many bad credentials came from your address", seconds)
-
-    def _bad_credentials(self, address: str, reason: str) -> Unauthenticated:
-        """Count bad credentials of an address, and return the error for them. Raises the error of `_count_failure`."""
-        self._count_failure(address)
-        return Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
-
-    async def exchange(
-        self, token: str, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
-    ) -> tuple[str, ExchangedToken]:
+    async def exchange(self, token: str, address: str, aside: Aside) -> tuple[str, ExchangedToken]:
         """Return the name of the user of a JSON Web Token, and a token of ours for it.
 
         Bad credentials count, and wait, as those of `authenticate`.
         """
         request = access_service_pb2.ExchangeTokenRequest(token=token)
-        async with self._turn(address, aside):
-            return await self._given(self._clients.access_stub.ExchangeToken, request, address)
+        return await self._given(self._clients.access_stub.ExchangeToken, request, address, aside)
 
     async def finish_sign_in(
-        self,
-        request: access_service_pb2.FinishSignInRequest,
-        address: str,
-        aside: Callable[[], AbstractAsyncContextManager[None]],
+        self, request: access_service_pb2.FinishSignInRequest, address: str, aside: Aside
     ) -> tuple[str, ExchangedToken]:
         """Return the same for a code with which an issuer has sent a browser back."""
-        async with self._turn(address, aside):
-            return await self._given(self._clients.access_stub.FinishSignIn, request, address)
+        return await self._given(self._clients.access_stub.FinishSignIn, request, address, aside)
 
     async def _given(
-        self, method: Callable[..., Awaitable[_Given]], request: Message, address: str
+        self, method: Callable[..., Awaitable[_Given]], request: _Asked, address: str, aside: Aside
     ) -> tuple[str, ExchangedToken]:
-        try:
-            reply = await self._clients.locks.call(method, request)
-        except Unauthenticated as error:
-            if error.reason != Reason.BAD_CREDENTIALS:
-                raise
-            is_told = not error.metadata.keys().isdisjoint(_TOLD)
-            raise self._bad_credentials(address, error.message if is_told else "") from error
+        async with self._gate.turn(address, aside):
+            request.client_address, request.client_is_limited = limit_key(address), self._gate.is_limited(address)
+            try:
+                with self._gate.counting_undecided(address):
+                    reply = await self._clients.locks.call(method, request)
+            except Unauthenticated as error:
+                if error.reason != Reason.BAD_CREDENTIALS:
+                    raise
+                raise self._gate.bad_credentials(address, error.message if is_told(error) else "") from error
         if not (reply.secret and reply.valid_seconds > 0 and reply.user_name):
             raise invalid_reply(type(request).__name__, "the reply lacks the token, its time or its user")
         return reply.user_name, ExchangedToken(
@@ -175,36 +167,27 @@ class Authorizer:
             user=reply.user_name,
         )
 
-    async def revoke(self, token: str, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]) -> str:
+    async def revoke(self, token: str, address: str, aside: Aside) -> str:
         """End a token that was given for a sign-in and return its user's name; an empty one if the token was not valid.
 
         Unknown tokens count, and wait, as bad credentials of `authenticate`. Raises `InvalidArgument` for other kinds.
         """
         request = access_service_pb2.RevokeSignInTokenRequest(token=token)
-        async with self._turn(address, aside):
+        async with self._gate.turn(address, aside):
             try:
                 reply = await self._clients.locks.call(self._clients.access_stub.RevokeSignInToken, request)
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
-                if error.metadata.keys().isdisjoint(_TOLD):
-                    self._count_failure(address)
+                if not is_told(error):
+                    self._gate.count(address)
                 return ""
         return reply.user_name
 
-    @asynccontextmanager
-    async def _turn(self, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
-        """Wait for a turn in the login queue, within `aside`, if an address is over its limit."""
-        if not self._login_limiter.is_limited(address):
-            yield
-            return
-        async with aside(), self._queue.turn(address):
-            yield
-
-    async def _owner(self, token: str, repository: str) -> Caller:
+    async def _owner(self, token: str, address: str, repository: str) -> Caller:
         digest = _digest(token, repository)
         try:
-            caller = await self._callers.get_or_fetch(digest, partial(self._ask_owner, token, repository))
+            caller = await self._callers.get_or_fetch(digest, partial(self._ask_owner, token, address, repository))
         except Unauthenticated:
             self._good.pop(digest, None)
             raise
@@ -214,8 +197,13 @@ class Authorizer:
             self._good.popitem(last=False)
         return caller
 
-    async def _ask_owner(self, token: str, repository: str) -> tuple[Caller, float]:
-        request = access_service_pb2.AuthenticateRequest(token=token, repository=repository)
+    async def _ask_owner(self, token: str, address: str, repository: str) -> tuple[Caller, float]:
+        request = access_service_pb2.AuthenticateRequest(
+            token=token,
+            repository=repository,
+            client_address=limit_key(address),
+            client_is_limited=self._gate.is_limited(address),
+        )
         reply = await self._clients.locks.call(self._clients.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")

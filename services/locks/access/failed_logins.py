@@ -38,6 +38,19 @@ async def add_failures(connection: AsyncConnection, debts: Mapping[str, timedelt
     return added
 
 
+async def take_once(connection: AsyncConnection, *, key: str, seconds: float) -> bool:
+    """Return whether this is the first call with a key, of 1 to 64 characters, in so many seconds.
+
+    The key is kept as an address is: it owes, and its row is deleted when that is over.
+    """
+    until = func.now() + timedelta(seconds=seconds)
+    statement = insert(FailedLogin).values(address=key, debt_until=until)
+    taken = statement.on_conflict_do_update(
+        index_elements=["address"], set_={"debt_until": until}, where=col(FailedLogin.debt_until) <= func.now()
+    ).returning(col(FailedLogin.address))
+    return (await connection.execute(taken)).one_or_none() is not None
+
+
 async def _forget_expired(connection: AsyncConnection) -> None:
     paid = (
         select(col(FailedLogin.address))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
 from services.common.errors import Reason, ServiceError, Unauthenticated
@@ -10,6 +11,7 @@ from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks.access.refusals import Refusals, Refused
 from services.locks.access.request_rates import RequestRates
+from services.locks.access.third_parties import Asker
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, token_hash
 from services.locks.forges.authentication import ForgeAuthentication
@@ -62,3 +64,8 @@ class AccessHandlers(AccessServiceServicer):
                 is_of_owner=is_of_owner,
             )
         )
+
+
+def asker_of(request: pb.AuthenticateRequest | pb.ExchangeTokenRequest | pb.FinishSignInRequest) -> Asker:
+    """Return the client for which a third party would be asked."""
+    return Asker(request.client_address, request.client_is_limited)

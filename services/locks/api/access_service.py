@@ -20,6 +20,7 @@ from services.locks.access.refusals import Refused
 from services.locks.access.request_limits import find_limits, limits_of
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
 from services.locks.api.access_accounts import AccountHandlers
+from services.locks.api.access_base import asker_of
 from services.locks.api.access_sign_ins import SignInHandlers
 from services.locks.api.audit_messages import refusals_of
 from services.locks.api.garbage import collect_garbage, first_of, teller
@@ -39,7 +40,7 @@ class AccessServicer(AccountHandlers, SignInHandlers):
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
         try:
-            found = await self.sign_in.find(request.token)
+            found = await self.sign_in.find(request.token, asker_of(request))
             if found is None or found.forge_id is not None:
                 return await self._admit(request, found)
         except (Unauthenticated, NotFound) as error:
@@ -62,7 +63,7 @@ class AccessServicer(AccountHandlers, SignInHandlers):
     async def _admit(self, request: pb.AuthenticateRequest, found: TokenUser | None) -> pb.AuthenticateResponse:
         """Return the user of a forge's token, after a look-up there if one is due."""
         if found is None or found.forge_id is None:
-            user, admitted = await self.forges.admit(request.repository, request.token)
+            user, admitted = await self.forges.admit(request.repository, request.token, asker_of(request))
         else:
             known = KnownToken(found.token_id, found.forge_id, token_hash(request.token))
             user, admitted = found.user, await self.forges.renew(request.repository, request.token, known)

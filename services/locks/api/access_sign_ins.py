@@ -7,7 +7,7 @@ from towpath.access.v1 import access_service_pb2 as pb
 from services.common.errors import Unauthenticated
 from services.common.rpc.log_fields import add_log_fields
 from services.locks.access.ssh_keys import issue_session_token, known_key
-from services.locks.api.access_base import AccessHandlers
+from services.locks.api.access_base import AccessHandlers, asker_of
 from services.locks.issuers.code_flow import Returned, Started
 from services.locks.issuers.table import list_sign_ins
 
@@ -18,7 +18,7 @@ class SignInHandlers(AccessHandlers):
     async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
         """Give a token of ours for a JSON Web Token."""
         try:
-            given = await self.sign_in.exchange(request.token)
+            given = await self.sign_in.exchange(request.token, asker_of(request))
         except Unauthenticated as error:
             self.refuse_credential(request.token, error)
             raise
@@ -66,7 +66,7 @@ class SignInHandlers(AccessHandlers):
             issuer_url=request.response_issuer,
         )
         try:
-            given = await self.code_flow.finish(request.issuer, returned)
+            given = await self.code_flow.finish(request.issuer, returned, asker_of(request))
         except Unauthenticated as error:
             self.refuse_credential(request.code, error)
             raise

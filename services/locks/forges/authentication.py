@@ -12,6 +12,7 @@ from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
 from services.locks.access.identities import user_of
 from services.locks.access.policy import Role
+from services.locks.access.third_parties import Asker
 from services.locks.access.tokens import token_hash
 from services.locks.audit.recorder import acting
 from services.locks.forges import roles
@@ -57,17 +58,16 @@ class ForgeAuthentication:
 
         await run_periodically(work, _CLEANING_SECONDS, trouble="unused tokens of forges are not deleted")
 
-    async def admit(self, repository: str, credential: str) -> tuple[User, Admitted]:
+    async def admit(self, repository: str, credential: str, asker: Asker) -> tuple[User, Admitted]:
         """Return the user of a credential that is new here, after a look-up at the forge of the repository.
 
-        Raises `Unauthenticated` (BAD_CREDENTIALS); `NotFound` (REPOSITORY_NOT_FOUND) if neither the forge gives its
-        owner a role nor anybody knows the owner here; and `Unavailable`, with the metadata `retry_after`, if the forge
-        cannot be asked.
+        Raises `NotFound` (REPOSITORY_NOT_FOUND) if neither the forge gives its owner a role nor anybody knows the owner
+        here, and the errors of `ForgeLookups.look_up`.
         """
         tied = await self._find_tied(repository) if _is_sent(credential) else None
         if tied is None:
             raise _not_valid()
-        report = await self._look_up(tied, credential, is_known=False)
+        report = await self._look_up(tied, credential, asker)
 
         async def work(connection: AsyncConnection) -> tuple[User, Admitted]:
             user = await _user_of(connection, tied, report)
@@ -98,7 +98,7 @@ class ForgeAuthentication:
         if not _is_sent(credential) or token_hash(credential) != known.token_hash:
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token of the forge has to be shown again")
         try:
-            report = await self._look_up(tied, credential, is_known=True)
+            report = await self._look_up(tied, credential, None)
         except Unauthenticated:
             await self._database.run(partial(roles.delete_token, token_id=known.id))
             raise
@@ -113,11 +113,9 @@ class ForgeAuthentication:
             return None
         return await self._database.run(partial(find_tied, repository=repository))
 
-    async def _look_up(self, tied: Tied, credential: str, *, is_known: bool) -> Report:
+    async def _look_up(self, tied: Tied, credential: str, asker: Asker | None) -> Report:
         lowest = Role.WRITE if tied.restricted or tied.repository_id is None else Role.READ
-        return await self._lookups.look_up(
-            tied.forge, credential, tied.forge_repository, is_known=is_known, lowest=lowest
-        )
+        return await self._lookups.look_up(tied.forge, credential, tied.forge_repository, asker=asker, lowest=lowest)
 
     async def _prolonged(self, known: KnownToken, repository_id: int) -> Admitted | None:
         """Let a role go on while the forge is away, if it may."""

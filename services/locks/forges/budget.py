@@ -8,7 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 _KNOWN_SHARE = 0.75
-_BURST_SECONDS = 10.0
+BURST_SECONDS = 10.0
+"""The time whose look-ups may be taken at once after a pause."""
 
 _TAKE = text("""
     INSERT INTO forge_lookups AS budget (forge_id, is_known, budget_until)
@@ -35,7 +36,7 @@ async def take(connection: AsyncConnection, *, forge_id: int, is_known: bool, pe
     After a pause, the look-ups of ten seconds, and at least one, may be taken at once.
     """
     cost = 60.0 / share_per_minute(per_minute, is_known=is_known)
-    values = {"forge_id": forge_id, "is_known": is_known, "cost": cost, "burst": max(cost, _BURST_SECONDS)}
+    values = {"forge_id": forge_id, "is_known": is_known, "cost": cost, "burst": max(cost, BURST_SECONDS)}
     if (await connection.execute(_TAKE, values)).one_or_none() is not None:
         return 0.0
     wait = await connection.scalar(_WAIT, values)

@@ -7,12 +7,13 @@ from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 
-from services.common.errors import Reason, Unauthenticated, Unavailable
+from services.common.errors import Reason, ResourceExhausted, Unauthenticated, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.locks import metrics
 from services.locks.access.policy import Role
+from services.locks.access.third_parties import NOBODY, AddressRates, AddressSlots, Asker, check_may_ask
 from services.locks.access.tokens import token_hash
 from services.locks.forges import budget
 from services.locks.forges.kinds import CredentialRefusedError
@@ -22,9 +23,14 @@ from services.locks.models import Forge
 from services.locks.settings import LocksSettings
 
 _MAX_CONCURRENCY = 8
+_MAX_OF_ADDRESS = 2
+# The part of the budget for new credentials that one address may use.
+_ADDRESS_SHARE = 1 / 8
 _MAX_REMEMBERED = 10_000
 _MAX_RETRY_SECONDS = 300
 _WAY_SECONDS = 1.0
+# The time for the wait and the look-up, within which a facade still waits for the answer.
+_MAX_SECONDS = 10.0
 
 _Key = tuple[int, bytes, str]
 
@@ -35,7 +41,8 @@ class ForgeLookups:
     """Asks forges. Its owner closes it.
 
     Refusals are remembered in memory only, by the SHA-256 of the credential. While a forge is away or throttled, it is
-    asked nothing until the time that it gave is over.
+    asked nothing until the time that it gave is over. Of the look-ups of new credentials, one address has a quarter of
+    those in flight and an eighth of the budget at most.
     """
 
     def __init__(self, database: Database, settings: LocksSettings) -> None:
@@ -48,18 +55,25 @@ class ForgeLookups:
         self._paused: OrderedDict[tuple[object, ...], tuple[float, str]] = OrderedDict()
         self._flights: dict[tuple[_Key, bool], asyncio.Task[Report]] = {}
         self._turns: dict[int, asyncio.Semaphore] = {}
+        self._slots = AddressSlots(_MAX_OF_ADDRESS)
+        self._rates = AddressRates()
 
     async def close(self) -> None:
         """End all look-ups and close the connections."""
         await cancel_and_wait(*self._flights.values())
         await self._web.close()
 
-    async def look_up(self, forge: Forge, credential: str, repository: str, *, is_known: bool, lowest: Role) -> Report:
+    async def look_up(
+        self, forge: Forge, credential: str, repository: str, *, asker: Asker | None, lowest: Role
+    ) -> Report:
         """Return what the forge says of a credential, and remember a refusal.
 
-        A role below `lowest` counts as none. A known credential is that of an account that need not be asked for.
-        Raises `Unauthenticated` (BAD_CREDENTIALS), and `Unavailable` with the metadata `retry_after`.
+        A role below `lowest` counts as none. A credential without an `asker` is a known one: its account need not be
+        asked for, and nobody else than its owner can cause the look-up. Raises `Unauthenticated` (BAD_CREDENTIALS), and
+        `Unavailable` with the metadata `retry_after`; for an asker that is over its limit, or has used up its share,
+        `ResourceExhausted` (RATE_LIMITED) with it. Both have `undecided` where there is an asker.
         """
+        is_known = asker is None
         digest = token_hash(credential)
         key = (forge.id, digest, f"{lowest} {repository.lower()}")
         if isinstance(lacks := self._recall((forge.id, digest, "")), str):
@@ -67,10 +81,12 @@ class ForgeLookups:
         # A report on a credential that was known then lacks the account.
         if isinstance(report := self._recall(key), Report) and (is_known or report.account is not None):
             return report
-        self._check_paused(forge, digest, is_known=is_known)
         flight = self._flights.get((key, is_known))
         if flight is None:
-            asked = self._ask(forge, credential, repository, key, is_known=is_known, lowest=lowest)
+            if asker is not None:
+                check_may_ask(asker)
+            self._check_paused(forge, digest, is_known=is_known)
+            asked = self._ask(forge, credential, repository, key, asker=asker, lowest=lowest)
             flight = self._flights[key, is_known] = asyncio.create_task(asked)
             flight.add_done_callback(partial(self._land, (key, is_known)))
         # Whoever is cancelled leaves the others their answer.
@@ -87,23 +103,33 @@ class ForgeLookups:
             task.exception()
 
     async def _ask(
-        self, forge: Forge, credential: str, repository: str, key: _Key, *, is_known: bool, lowest: Role
+        self, forge: Forge, credential: str, repository: str, key: _Key, *, asker: Asker | None, lowest: Role
     ) -> Report:
-        per_minute = self._settings.forge_lookups_per_minute
+        is_known, per_minute = asker is None, self._settings.forge_lookups_per_minute
+        if asker is not None and asker.address:
+            self._take_share(forge, asker)
         taking = partial(budget.take, forge_id=forge.id, is_known=is_known, per_minute=per_minute)
         if wait := await self._database.run(taking):
             problem = f"too many credentials are looked up at the forge {forge.name}"
-            raise self._pause(forge, ("share", forge.id, is_known), wait, problem, "over_budget")
+            raise self._pause(forge, ("share", forge.id, is_known), wait, problem, "over_budget", is_known=is_known)
         turn = self._turns.setdefault(forge.id, asyncio.Semaphore(_MAX_CONCURRENCY))
+        own = self._slots.of(asker or NOBODY, forge.id)
+        seconds, has_turn = self._settings.forge_lookup_seconds, False
         try:
-            async with asyncio.timeout(self._settings.forge_lookup_seconds), turn:
+            async with asyncio.timeout(max(1.0, _MAX_SECONDS - seconds)) as limit, own, turn:
+                # The forge has its own time, whatever the wait for others has taken.
+                limit.reschedule(asyncio.get_running_loop().time() + seconds)
+                has_turn = True
                 report = await look_up(self._web, forge, credential, repository, with_account=not is_known)
         except CredentialRefusedError as error:
             self._remember((*key[:2], ""), error.lacks, time.monotonic() + self._settings.forge_refused_seconds)
             _count(forge, "bad_credentials")
             raise _not_valid(error.lacks) from error
         except (ForgeUnavailableError, TimeoutError) as error:
-            raise self._pause_after(error, forge, key) from error
+            if not has_turn:
+                _count(forge, "over_budget")
+                raise _unavailable(f"too many look-ups at the forge {forge.name} are under way", 1, is_known) from error
+            raise self._pause_after(error, forge, key, is_known=is_known) from error
         if report.role is Role.READ and lowest is not Role.READ:
             report = replace(report, role=None)
         # A role is remembered for requests on their way, which have found no token yet; it is in the database then.
@@ -112,6 +138,16 @@ class ForgeLookups:
         self._remember(key, report, report.asked_at + kept)
         _count(forge, "granted" if report.role is not None else "refused")
         return report
+
+    def _take_share(self, forge: Forge, asker: Asker) -> None:
+        """Take a look-up from the share of an address. Raises `ResourceExhausted` (RATE_LIMITED)."""
+        per_minute = _ADDRESS_SHARE * budget.share_per_minute(self._settings.forge_lookups_per_minute, is_known=False)
+        interval = 60.0 / per_minute
+        burst = budget.BURST_SECONDS / interval
+        if wait := self._rates.take((forge.id, asker.address), interval=interval, burst=burst):
+            _count(forge, "over_budget")
+            message = f"too many new credentials from your address are looked up at the forge {forge.name}"
+            raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=_retry_after(wait), undecided="true")
 
     def _recall(self, key: _Key) -> Report | str | None:
         told, until = self._remembered.get(key, (None, 0.0))
@@ -123,43 +159,50 @@ class ForgeLookups:
         if len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.popitem(last=False)
 
-    def _pause_after(self, error: ForgeUnavailableError | TimeoutError, forge: Forge, key: _Key) -> Unavailable:
+    def _pause_after(
+        self, error: ForgeUnavailableError | TimeoutError, forge: Forge, key: _Key, *, is_known: bool
+    ) -> Unavailable:
         """Return the error of a look-up without an answer; ask the forge nothing more for the time that it gave."""
         if isinstance(error, TimeoutError):
             error = ForgeUnavailableError("the forge does not answer in time")
         _log.warning("look-up failed", forge=forge.name, error=str(error), seconds=round(error.seconds))
         paused = ("credential", *key[:2]) if error.of_credential else ("forge", forge.id)
-        if isinstance(error, ForgeThrottledError):
-            return self._pause(
-                forge, paused, error.seconds, f"the forge {forge.name} asks for fewer requests", "throttled"
-            )
-        return self._pause(forge, paused, error.seconds, f"the forge {forge.name} does not answer", "unavailable")
+        is_throttled = isinstance(error, ForgeThrottledError)
+        problem = f"the forge {forge.name} {'asks for fewer requests' if is_throttled else 'does not answer'}"
+        outcome = "throttled" if is_throttled else "unavailable"
+        return self._pause(forge, paused, error.seconds, problem, outcome, is_known=is_known)
 
     def _pause(
-        self, forge: Forge, paused: tuple[object, ...], seconds: float, problem: str, outcome: str
+        self, forge: Forge, paused: tuple[object, ...], seconds: float, problem: str, outcome: str, *, is_known: bool
     ) -> Unavailable:
         _count(forge, outcome)
         self._paused[paused] = time.monotonic() + seconds, problem
         self._paused.move_to_end(paused)
         if len(self._paused) > _MAX_REMEMBERED:
             self._paused.popitem(last=False)
-        return _unavailable(problem, seconds)
+        return _unavailable(problem, seconds, is_known)
 
     def _check_paused(self, forge: Forge, digest: bytes, *, is_known: bool) -> None:
         for part in (("forge", forge.id), ("credential", forge.id, digest), ("share", forge.id, is_known)):
             until, problem = self._paused.get(part, (-math.inf, ""))
             if (seconds := until - time.monotonic()) > 0:
                 _count(forge, "spared")
-                raise _unavailable(problem, seconds)
+                raise _unavailable(problem, seconds, is_known)
 
 
 def _count(forge: Forge, outcome: str) -> None:
     metrics.FORGE_LOOKUPS.labels(forge.name, outcome).inc()
 
 
-def _unavailable(problem: str, seconds: float) -> Unavailable:
-    retry_after = max(1, min(math.ceil(seconds), _MAX_RETRY_SECONDS))
-    return Unavailable(Reason.UNAVAILABLE, problem, retry_after=str(retry_after))
+def _unavailable(problem: str, seconds: float, is_known: bool) -> Unavailable:
+    error = Unavailable(Reason.UNAVAILABLE, problem, retry_after=_retry_after(seconds))
+    if not is_known:
+        error.metadata["undecided"] = "true"
+    return error
+
+
+def _retry_after(seconds: float) -> str:
+    return str(max(1, min(math.ceil(seconds), _MAX_RETRY_SECONDS)))
 
 
 def _not_valid(lacks: str) -> Unauthenticated:

@@ -1,5 +1,6 @@
 """Sign-in in a browser, by authorization code with PKCE (RFC 7636, RFC 9700, OpenID Connect Core 3.1)."""
 
+import hashlib
 import re
 import secrets
 from functools import partial
@@ -8,6 +9,8 @@ from urllib.parse import urlencode, urlsplit
 
 from services.common.errors import FailedPrecondition, InvalidArgument, Reason
 from services.database.transactions import Database
+from services.locks.access.failed_logins import take_once
+from services.locks.access.third_parties import NOBODY, Asker, check_may_ask
 from services.locks.issuers.discovery import Endpoints, is_visible
 from services.locks.issuers.json_web_tokens import is_json_web_token, parse
 from services.locks.issuers.key_sets import KeySets
@@ -19,7 +22,10 @@ from services.locks.models import Issuer
 from services.locks.validation import check_name
 
 _SCOPES = ("profile", "email", "groups")
+# Longer than a browser keeps a sign-in that is under way.
+_ONCE_SECONDS = 3_600.0
 _MAX_URL_CHARACTERS = 2_000
+_DIGEST_CHARACTERS = 40
 _SECRET = re.compile(r"[A-Za-z0-9._~-]{16,512}", re.ASCII)
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
@@ -79,29 +85,36 @@ class CodeFlow:
         url = endpoints.authorization
         return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}"
 
-    async def finish(self, name: str, returned: Returned) -> ExchangedToken:
-        """Return a token of ours for a code.
+    async def finish(self, name: str, returned: Returned, asker: Asker) -> ExchangedToken:
+        """Return a token of ours for a code, the first one of this sign-in.
 
-        Raises the errors of `start`, of `Redemption.redeem` and of `SignIn.exchange`, and `Unauthenticated` if the
-        answer is that of another issuer, or the ID token that of another client or sign-in.
+        Raises the errors of `start`, of `check_may_ask`, of `Redemption.redeem` and of `SignIn.exchange`, and
+        `Unauthenticated` if the sign-in has had its code, if the answer is that of another issuer, or if the ID token
+        is that of another client or sign-in.
         """
         _check_redirect(returned.redirect_uri)
         _check("nonce", returned.nonce, _SECRET, "16 to 512 of A-Z a-z 0-9 . _ ~ -")
         _check("code_verifier", returned.code_verifier, _VERIFIER, "43 to 128 of A-Z a-z 0-9 . _ ~ -")
         _check("code", returned.code, _CODE, "1 to 4096 printable characters")
+        check_may_ask(asker)
         issuer, endpoints = await self._find(name)
         # Another issuer may have sent the browser here, to be told the code of this one.
         if returned.issuer_url != issuer.url and (returned.issuer_url or endpoints.names_itself):
             raise refused("iss: another issuer has answered; sign in again")
+        # Made-up codes would reach the issuer as often as somebody likes; the code of the issuer comes once.
+        pending = f"sign-in {hashlib.sha256(returned.nonce.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
+        if not await self._database.run(partial(take_once, key=pending, seconds=_ONCE_SECONDS)):
+            raise refused("code: this sign-in has had its code; sign in again")
         fields = {
             "client_id": issuer.client_id,
             "code": returned.code,
             "redirect_uri": returned.redirect_uri,
             "code_verifier": returned.code_verifier,
         }
-        token = await self._redemption.redeem(endpoints.token, fields)
+        token = await self._redemption.redeem(endpoints.token, fields, asker)
         _check_id_token(token, issuer, nonce=returned.nonce)
-        return await self._sign_in.exchange(token)
+        # The issuer has just given it: its key is not one that somebody has made up.
+        return await self._sign_in.exchange(token, NOBODY)
 
     async def _find(self, name: str) -> tuple[Issuer, Endpoints]:
         check_name("issuer", name)

@@ -11,6 +11,7 @@ from services.common.errors import Reason, ResourceExhausted, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.locks import metrics
+from services.locks.access.third_parties import NOBODY, AddressRates, Asker, check_may_ask
 from services.locks.issuers.discovery import Endpoints, IssuerUnavailableError, Metadata
 from services.locks.issuers.keys import SigningKey, find_key
 from services.locks.issuers.refusal import refused
@@ -19,6 +20,8 @@ REFRESH_SECONDS = 600.0
 """The age from which a key set is read again when it is used; until the answer, the earlier keys count."""
 REFETCH_SECONDS = 60.0
 """The time between two readings because of unknown keys, so that made-up tokens cannot make requests to the issuer."""
+ADDRESS_REFETCH_SECONDS = 2 * REFETCH_SECONDS
+"""The time between two of them because of one address, so that it leaves every other one to the rest."""
 _PAUSE_SECONDS = 10.0
 
 _NOTHING = Metadata((), Endpoints("", ""))
@@ -47,47 +50,58 @@ class KeySets:
         self._read = read
         self._stale_seconds = stale_seconds
         self._sets: dict[str, _KeySet] = {}
+        self._rates = AddressRates()
 
     async def close(self) -> None:
         """End all requests."""
         with suppress(IssuerUnavailableError):
             await cancel_and_wait(*(task for found in self._sets.values() if (task := found.reading) is not None))
 
-    async def find(self, issuer_url: str, key_id: str, algorithm: str) -> SigningKey:
+    async def find(self, issuer_url: str, key_id: str, algorithm: str, asker: Asker) -> SigningKey:
         """Return an issuer's key of that id, or its only key for the algorithm where the token names no key.
 
-        A key that is not known makes a request to the issuer, at most once a minute. Raises `Unauthenticated`
-        (BAD_CREDENTIALS) if the issuer has no such key, `ResourceExhausted` (RATE_LIMITED) if it was asked a moment
-        ago, and `Unavailable` if it does not answer; both with the metadata `retry_after`.
+        A key that is not known makes a request to the issuer, at most once a minute, and at most once in two minutes
+        from one address. Raises `Unauthenticated` (BAD_CREDENTIALS) if the issuer has no such key, `ResourceExhausted`
+        (RATE_LIMITED) if it was asked a moment ago or is not asked for an address that is over its limit, and
+        `Unavailable` if it does not answer; both with the metadata `retry_after` and `undecided`.
         """
         found = self._sets.setdefault(issuer_url, _KeySet())
-        if (key := find_key((await self._current(issuer_url, found)).keys, key_id, algorithm)) is not None:
+        if (key := find_key((await self._current(issuer_url, found, asker)).keys, key_id, algorithm)) is not None:
             return key
         # A reading in flight may have begun before the issuer had the key: it can find the key, and refuse no token.
         in_flight = await self._fetch(issuer_url, found) if found.reading is not None else _NOTHING
         if (key := find_key(in_flight.keys, key_id, algorithm)) is not None:
             return key
         if found.reading is None:
-            if (seconds := found.unknown_at + REFETCH_SECONDS - time.monotonic()) > 0:
-                message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
-                raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)))
-            found.unknown_at = time.monotonic()
+            self._take_unknown(issuer_url, found, asker)
         if (key := find_key((await self._fetch(issuer_url, found)).keys, key_id, algorithm)) is not None:
             return key
         raise refused("kid: the key of the JSON Web Token is not among those of its issuer")
 
+    def _take_unknown(self, issuer_url: str, found: _KeySet, asker: Asker) -> None:
+        """Take a reading because of an unknown key. Raises `ResourceExhausted` (RATE_LIMITED) if there is none."""
+        check_may_ask(asker)
+        seconds = found.unknown_at + REFETCH_SECONDS - time.monotonic()
+        if seconds <= 0 and asker.address:
+            seconds = self._rates.take((issuer_url, asker.address), interval=ADDRESS_REFETCH_SECONDS)
+        if seconds > 0:
+            message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
+            raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)), undecided="true")
+        found.unknown_at = time.monotonic()
+
     async def endpoints(self, issuer_url: str) -> Endpoints:
         """Return an issuer's endpoints. Raises `Unavailable` if it does not answer, with the metadata `retry_after`."""
-        return (await self._current(issuer_url, self._sets.setdefault(issuer_url, _KeySet()))).endpoints
+        return (await self._current(issuer_url, self._sets.setdefault(issuer_url, _KeySet()), NOBODY)).endpoints
 
-    async def _current(self, issuer_url: str, found: _KeySet) -> Metadata:
+    async def _current(self, issuer_url: str, found: _KeySet, asker: Asker) -> Metadata:
         age = time.monotonic() - found.read_at
         if age < REFRESH_SECONDS:
             return found.metadata
         if age < self._stale_seconds:
-            if time.monotonic() >= found.failed_at + _PAUSE_SECONDS:
+            if not asker.is_limited and time.monotonic() >= found.failed_at + _PAUSE_SECONDS:
                 self._start(issuer_url, found)
             return found.metadata
+        check_may_ask(asker)
         return await self._fetch(issuer_url, found)
 
     async def _fetch(self, issuer_url: str, found: _KeySet) -> Metadata:
@@ -125,4 +139,4 @@ class KeySets:
 
 def _unavailable(issuer_url: str, seconds: float) -> Unavailable:
     message = f"the keys of {issuer_url} cannot be read for the moment"
-    return Unavailable(Reason.UNAVAILABLE, message, retry_after=str(math.ceil(seconds)))
+    return Unavailable(Reason.UNAVAILABLE, message, retry_after=str(math.ceil(seconds)), undecided="true")

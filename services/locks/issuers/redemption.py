@@ -8,11 +8,13 @@ import httpx
 
 from services.common.errors import FailedPrecondition, Reason, ServiceError, Unavailable
 from services.common.observability.logs import get_logger
+from services.locks.access.third_parties import AddressSlots, Asker
 from services.locks.issuers.discovery import ANSWER_SECONDS, Discovery, json_of
 from services.locks.issuers.refusal import refused
 
 # Strangers can have codes redeemed that they have made up.
 _MAX_CONCURRENCY = 16
+_MAX_OF_ADDRESS = 2
 _RETRY_SECONDS = "10"
 _REFUSALS = frozenset({httpx.codes.BAD_REQUEST, httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
 _ERROR = re.compile(r"[a-z_]{1,64}", re.ASCII)
@@ -21,23 +23,25 @@ _log = get_logger(__name__)
 
 
 class Redemption:
-    """Redeems codes, a bounded number at a time."""
+    """Redeems codes, a bounded number at a time, of which an eighth may be from one address."""
 
     def __init__(self, discovery: Discovery) -> None:
         self._discovery = discovery
         self._slots = asyncio.Semaphore(_MAX_CONCURRENCY)
+        self._own_slots = AddressSlots(_MAX_OF_ADDRESS)
 
-    async def redeem(self, url: str, fields: Mapping[str, str]) -> str:
+    async def redeem(self, url: str, fields: Mapping[str, str], asker: Asker) -> str:
         """Return the ID token for the code in `fields`, which go to the token endpoint.
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) for a code that is refused, `FailedPrecondition`
-        (SIGN_IN_UNSUPPORTED) if the client is refused or there is no ID token, and `Unavailable` if the issuer does not
-        answer within five seconds.
+        (SIGN_IN_UNSUPPORTED) if the client is refused or there is no ID token, and `Unavailable`, with `undecided`, if
+        the issuer does not answer within five seconds.
         """
         form = {"grant_type": "authorization_code", **fields}
         try:
             async with (
                 asyncio.timeout(ANSWER_SECONDS),
+                self._own_slots.of(asker),
                 self._slots,
                 await self._discovery.client() as client,
                 client.stream("POST", url, data=form, headers={"Accept": "application/json"}) as response,
@@ -67,4 +71,4 @@ def _refusal(named: object) -> ServiceError:
 def _unavailable(url: str, problem: str) -> Unavailable:
     _log.warning("a code cannot be redeemed", url=url.partition("?")[0], problem=problem)
     message = "the issuer does not answer at its token endpoint; sign in again in a moment"
-    return Unavailable(Reason.UNAVAILABLE, message, retry_after=_RETRY_SECONDS)
+    return Unavailable(Reason.UNAVAILABLE, message, retry_after=_RETRY_SECONDS, undecided="true")

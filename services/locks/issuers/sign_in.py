@@ -16,6 +16,7 @@ from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
 from services.locks import metrics
 from services.locks.access.identities import user_of
+from services.locks.access.third_parties import Asker
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import (
     SIGN_IN_NAME,
@@ -85,7 +86,7 @@ class SignIn:
         self._keys = keys
         self._token_seconds = token_seconds
 
-    async def find(self, credential: str) -> TokenUser | None:
+    async def find(self, credential: str, asker: Asker) -> TokenUser | None:
         """Return the user of a known token or of a JSON Web Token; None for any other, see `access.tokens.find_token`.
 
         A JSON Web Token is verified once; afterwards it is found by its hash, until it expires or is revoked. Raises
@@ -95,14 +96,14 @@ class SignIn:
         if found is not None or credential.startswith(TOKEN_PREFIX) or not is_json_web_token(credential):
             return found
         try:
-            await self._accept(credential)
+            await self._accept(credential, asker)
         except Unauthenticated:
             metrics.JSON_WEB_TOKENS.labels("refused").inc()
             raise
         metrics.JSON_WEB_TOKENS.labels("accepted").inc()
         return await find_token(self._database, self._uses, credential)
 
-    async def _accept(self, token: str) -> None:
+    async def _accept(self, token: str, asker: Asker) -> None:
         """Verify a token and record it. Raises `Unauthenticated` and the errors of `KeySets.find`."""
         unverified = parse(token)
         issuer = await self._database.run(partial(find_by_url, url=unverified.text("iss")))
@@ -112,18 +113,18 @@ class SignIn:
         # Claims first: a token that can never be accepted makes no request to its issuer.
         now = time.time()
         expires_at = check_claims(unverified.claims, audiences=issuer.audiences, now=now)
-        check_signature(token, await self._keys.find(issuer.url, key_id, algorithm), algorithm)
+        check_signature(token, await self._keys.find(issuer.url, key_id, algorithm, asker), algorithm)
         recording = partial(_record, issuer_id=issuer.id, token=token, claims=unverified.claims, expires_at=expires_at)
         with acting(unverified.text("sub"), f"issuer {issuer.name}"):
             await self._database.run(recording)
 
-    async def exchange(self, credential: str) -> ExchangedToken:
+    async def exchange(self, credential: str, asker: Asker) -> ExchangedToken:
         """Return a new token with the user, the groups and the grants of a JSON Web Token; see `find`.
 
         It may be valid for longer than the JSON Web Token, but for no longer than `token_seconds`. Raises
         `ResourceExhausted` (RATE_LIMITED) if the user has too many of them.
         """
-        user = None if credential.startswith(TOKEN_PREFIX) else await self.find(credential)
+        user = None if credential.startswith(TOKEN_PREFIX) else await self.find(credential, asker)
         if user is None or user.issuer_id is None:
             raise refused("expected a JSON Web Token of an issuer")
         secret = new_secret()

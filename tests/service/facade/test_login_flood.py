@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.locks.v1 import lock_service_pb2 as locks
 
-from services.common.errors import Reason, Unauthenticated
+from services.common.errors import Reason, ResourceExhausted, Unauthenticated
 from tests.service.facade.inner_failures import check_error, running_scripted
 from tests.service.facade.test_access_cache import Watched
 from tests.support.facade import RunningFacade, running_facade
@@ -31,6 +31,7 @@ class Guarded:
     under_way: int = 0
     most: int = 0
     asked: int = 0
+    askers: list[tuple[str, bool]] = field(default_factory=list)
     goes_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def authenticate(self, request: access.AuthenticateRequest) -> access.AuthenticateResponse:
@@ -42,6 +43,9 @@ class Guarded:
         self.most = max(self.most, self.under_way)
         await self.goes_on.wait()
         self.under_way -= 1
+        if request.token.startswith("undecided"):
+            self.askers.append((request.client_address, request.client_is_limited))
+            raise ResourceExhausted(Reason.RATE_LIMITED, "not now", retry_after="5", undecided="true")
         if request.token.startswith("revoked"):
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token laptop was revoked", revoked="laptop")
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "no such token")
@@ -108,6 +112,29 @@ async def test_a_revoked_token_counts_as_a_bad_one(guarded: Guarded, http: httpx
     assert answer.json()["message"] == "the token laptop was revoked"
     check_error(await guarded.ask(http, "revoked", FLOODED), 429)
     check_error(await guarded.ask(http, "bad", FLOODED), 429)
+
+
+async def test_a_token_about_which_nobody_was_asked_counts_as_a_bad_one(
+    guarded: Guarded, http: httpx.AsyncClient
+) -> None:
+    """The lock service learns the address, which all addresses of a client share, and that it is over its limit."""
+    guarded.goes_on.set()
+    address = "2001:db8:0:1::5"
+    answer = await guarded.ask(http, "undecided", address)
+    check_error(answer, 429)
+    assert (answer.json()["message"], answer.headers["retry-after"]) == ("not now", "5")
+    check_error(await guarded.ask(http, "bad", address), 429)
+    answer = await guarded.ask(http, "undecided-2", address)
+    assert answer.json()["message"] == "too many bad credentials came from your address"
+    assert guarded.askers == [("2001:db8:0:1::/64", False), ("2001:db8:0:1::/64", True)]
+
+
+async def test_one_good_token_among_undecided_ones_is_enough(guarded: Guarded, http: httpx.AsyncClient) -> None:
+    """A client may show several: that nobody could be asked about one decides nothing about the others."""
+    guarded.goes_on.set()
+    headers = [("Authorization", f"Bearer {token}") for token in ("undecided", "good")]
+    url = f"{guarded.facade.origin}/demo/assets/locks"
+    assert (await http.get(url, headers=[*headers, ("X-Forwarded-For", OTHER)])).status_code == 200
 
 
 async def _flooded(guarded: Guarded, http: httpx.AsyncClient) -> list[asyncio.Task[httpx.Response]]:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import secrets
 from dataclasses import dataclass, field
+from typing import Any
 
 from towpath.access.v1 import access_service_pb2 as access
 
@@ -41,9 +42,9 @@ class BrowserSignIn:
         request = access.StartSignInRequest(**{**fields, **other})
         return (await self.service.peer.call(self.service.access.StartSignIn, request)).authorization_url
 
-    async def finish(self, code: str, **other: str) -> access.FinishSignInResponse:
+    async def finish(self, code: str, **other: Any) -> access.FinishSignInResponse:  # noqa: ANN401 - fields of the request
         """Finish, with `other` fields of the request."""
-        fields = {
+        fields: dict[str, Any] = {
             "issuer": self.issuer,
             "redirect_uri": self.redirect_uri,
             "code": code,

@@ -1,5 +1,6 @@
 """Sign-in in a browser by authorization code with PKCE: at a real provider, and at one that answers as a test likes."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
@@ -13,6 +14,7 @@ from services.common.errors import (
     InvalidArgument,
     NotFound,
     Reason,
+    ResourceExhausted,
     ServiceError,
     Unauthenticated,
     Unavailable,
@@ -26,6 +28,7 @@ from tests.support.issuer import Issuer, running_issuer
 from tests.support.locks import RunningLocks, refused
 from tests.support.oidc_provider import OidcProvider
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import until
 
 CLIENT = "towpath"
 
@@ -227,11 +230,52 @@ async def test_an_id_token_of_something_else(
 
 async def test_an_id_token_without_a_signature(sign_in: BrowserSignIn, issuer: Issuer) -> None:
     """The connection to the token endpoint proves nothing: the signature is needed."""
-    claims = {"aud": CLIENT, "nonce": sign_in.nonce, "preferred_username": "gus"}
-    for token in (issuer.unsigned(**claims), issuer.signed_with_public_key(**claims)):
+    for write in (issuer.unsigned, issuer.signed_with_public_key):
+        attempt = BrowserSignIn(sign_in.service, sign_in.issuer)
+        token = write(aud=CLIENT, nonce=attempt.nonce, preferred_username="gus")
         issuer.token_answer = (200, {"id_token": token})
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-            await sign_in.finish("a-code")
+            await attempt.finish("a-code")
+    assert len(issuer.redeemed) == 2
+
+
+async def test_a_sign_in_redeems_one_code(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """Of made-up codes, the first one reaches the issuer; the nonce of another sign-in redeems another one."""
+    for code, message in (("first", "code: the issuer refuses"), ("second", "code: this sign-in has had its code")):
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+            await sign_in.finish(code)
+        assert caught.value.message.startswith(message)
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await BrowserSignIn(sign_in.service, sign_in.issuer).finish("third")
+    assert [fields["code"] for fields in issuer.redeemed] == ["first", "third"]
+
+
+async def test_an_address_over_its_limit_redeems_no_code(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """Nothing is asked, and the sign-in keeps its code for later."""
+    with refused(ResourceExhausted, Reason.RATE_LIMITED) as caught:
+        await sign_in.finish("a-code", client_address="203.0.113.7", client_is_limited=True)
+    assert "undecided" in caught.value.metadata
+    assert issuer.redeemed == []
+    token = issuer.token(aud=CLIENT, nonce=sign_in.nonce, preferred_username="ivy")
+    issuer.token_answer = (200, {"id_token": token})
+    assert (await sign_in.finish("a-code")).secret
+
+
+async def test_codes_of_one_address_leave_room(sign_in: BrowserSignIn, issuer: Issuer) -> None:
+    """An issuer that is slow is asked about two codes of an address at once, and about those of others meanwhile."""
+    issuer.may_redeem.clear()
+
+    def redeem(code: str, address: str) -> asyncio.Task[access.FinishSignInResponse]:
+        attempt = BrowserSignIn(sign_in.service, sign_in.issuer)
+        return asyncio.create_task(attempt.finish(code, client_address=address))
+
+    asking = [redeem("made-up", "203.0.113.7") for _ in range(16)]
+    await until(lambda: len(issuer.redeemed) == 2, "the first codes are redeemed")
+    asking.append(redeem("honest", "198.51.100.1"))
+    await until(lambda: "honest" in {fields["code"] for fields in issuer.redeemed}, "the code of another address is")
+    assert len(issuer.redeemed) == 3
+    issuer.may_redeem.set()
+    assert {type(error) for error in await asyncio.gather(*asking, return_exceptions=True)} == {Unauthenticated}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from services.common.errors import (
     NotFound,
     PermissionDenied,
     Reason,
+    ResourceExhausted,
     ServiceError,
     Unauthenticated,
     Unavailable,
@@ -27,6 +28,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
 READ, WRITE = access.PERMISSION_READ, access.PERMISSION_WRITE
+FLOODED = "203.0.113.7"
 GRANTED_SECONDS = 3.0
 LIMITS = {
     "forge_granted_seconds": GRANTED_SECONDS,
@@ -89,8 +91,12 @@ async def _tie(service: RunningLocks, forge: StubForge, *, restricted: bool = Fa
     return repository
 
 
-async def _authenticate(service: RunningLocks, token: str, repository: str) -> access.AuthenticateResponse:
-    request = access.AuthenticateRequest(token=token, repository=repository)
+async def _authenticate(
+    service: RunningLocks, token: str, repository: str, address: str = "", *, is_limited: bool = False
+) -> access.AuthenticateResponse:
+    request = access.AuthenticateRequest(
+        token=token, repository=repository, client_address=address, client_is_limited=is_limited
+    )
     return await service.peer.call(service.access.Authenticate, request)
 
 
@@ -366,7 +372,7 @@ async def test_a_throttled_forge_is_left_alone(service: RunningLocks, kind: str)
         for token in ("one", "two", "one"):
             with refused(Unavailable, Reason.UNAVAILABLE) as caught:
                 await _authenticate(service, token, repository)
-            assert caught.value.metadata["retry_after"] == "300"
+            assert (caught.value.metadata["retry_after"], caught.value.metadata["undecided"]) == ("300", "true")
         assert len(forge.requests) == 1
 
 
@@ -457,7 +463,7 @@ async def test_a_user_of_a_forge_may_have_grants_here(service: RunningLocks, git
     repository = await _tie(service, gitea)
     account = gitea.add(f"granted-{gitea.number}", "token", "read")
     caller = await _authenticate(service, "token", repository)
-    await service.grant(caller.user_name, repository, admin.ROLE_WRITE)
+    await service.grant(caller.user_name, repository, admin.ROLE_WRITE, origin=f"forge gitea-{gitea.number}")
     del gitea.projects["acme/film"].roles[account]
     await until(lambda: _expired(service, caller, repository), "the role ends")
     assert await _may(service, "token", repository) == "write"
@@ -581,6 +587,57 @@ async def test_invented_tokens_cost_the_budget_and_honest_people_work_on(
         # A burst of ten seconds, and what time has given since.
         assert len(strangers) <= per_minute / 4 * (minutes + 1 / 6) + 1
         assert account in gitea.logins
+
+
+async def test_nobody_is_asked_for_an_address_over_its_limit(service: RunningLocks, gitea: StubForge) -> None:
+    """Neither about an invented token nor about a good new one; who was known gets in, from the same address too."""
+    repository = await _tie(service, gitea)
+    for token in ("known", "new"):
+        gitea.add(f"{token}-{gitea.number}", token, "write")
+    known = await _authenticate(service, "known", repository, FLOODED)
+    asked = len(gitea.requests)
+    for token in ("invented", "new"):
+        with refused(ResourceExhausted, Reason.RATE_LIMITED) as caught:
+            await _authenticate(service, token, repository, FLOODED, is_limited=True)
+        assert (caught.value.metadata["undecided"], caught.value.metadata["retry_after"]) == ("true", "5")
+    again = await _authenticate(service, "known", repository, FLOODED, is_limited=True)
+    assert (again.token_id, len(gitea.requests)) == (known.token_id, asked)
+    assert (await _authenticate(service, "new", repository, FLOODED)).user_name == f"new-{gitea.number}"
+
+
+async def test_one_address_locks_no_newcomer_out(service: RunningLocks, gitea: StubForge) -> None:
+    """Of a burst of 250 look-ups of new tokens, one address gets 31, however many tokens it invents."""
+    repository = await _tie(service, gitea)
+
+    async def flood(number: int) -> str:
+        with pytest.raises((Unauthenticated, ResourceExhausted)) as caught:
+            await _authenticate(service, f"invented-{number}", repository, FLOODED)
+        return caught.value.reason
+
+    flooding = asyncio.gather(*(flood(number) for number in range(300)))
+    for number in range(30):
+        gitea.add(f"newcomer-{gitea.number}-{number}", f"token-{number}", "read")
+        newcomer = await _authenticate(service, f"token-{number}", repository, f"198.51.100.{number}")
+        assert newcomer.user_name == f"newcomer-{gitea.number}-{number}"
+    assert set(await flooding) == {Reason.BAD_CREDENTIALS, Reason.RATE_LIMITED}
+    asked = {credential for _, credential in gitea.requests if credential.startswith("invented-")}
+    # The share that time has given meanwhile is three a second.
+    assert 31 <= len(asked) < 100
+
+
+async def test_one_address_does_not_hold_all_look_ups(service: RunningLocks, gitea: StubForge) -> None:
+    """A forge that is slow is asked for two tokens of an address at once, and for those of others meanwhile."""
+    repository = await _tie(service, gitea)
+    gitea.held.clear()
+    asking = [asyncio.create_task(_authenticate(service, f"invented-{n}", repository, FLOODED)) for n in range(12)]
+    await until(lambda: len(gitea.requests) == 2, "the look-ups of one address begin")
+    gitea.add(f"other-{gitea.number}", "token", "read")
+    other = asyncio.create_task(_authenticate(service, "token", repository, "198.51.100.2"))
+    await until(lambda: "token" in {credential for _, credential in gitea.requests}, "that of another one begins")
+    assert len(gitea.requests) == 3
+    gitea.held.set()
+    assert (await other).user_name == f"other-{gitea.number}"
+    assert {type(error) for error in await asyncio.gather(*asking, return_exceptions=True)} == {Unauthenticated}
 
 
 async def test_away_for_a_while(postgres: TestPostgres, tmp_path: Path, gitea: StubForge) -> None:

@@ -7,6 +7,7 @@ import pytest
 from joserfc.jwk import ECKey
 
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.locks.access.third_parties import NOBODY, Asker
 from services.locks.issuers import key_sets
 from services.locks.issuers.discovery import Endpoints, Metadata
 from services.locks.issuers.key_sets import KeySets
@@ -46,7 +47,7 @@ def published() -> Published:
 async def sets(published: Published) -> AsyncIterator[KeySets]:
     """Key sets that have read the first key."""
     sets = KeySets(published.read, stale_seconds=60)
-    assert await sets.find(URL, "first", "ES256") is FIRST
+    assert await sets.find(URL, "first", "ES256", NOBODY) is FIRST
     assert await published.begun.get() == 1
     yield sets
     published.may_end.set()
@@ -59,10 +60,10 @@ async def test_a_key_that_is_newer_than_a_refresh_in_flight(
     """A refresh that began before the issuer had the key is followed by another one, and the token is not refused."""
     monkeypatch.setattr(key_sets, "REFRESH_SECONDS", 0.0)
     published.may_end.clear()
-    assert await sets.find(URL, "first", "ES256") is FIRST
+    assert await sets.find(URL, "first", "ES256", NOBODY) is FIRST
     assert await published.begun.get() == 2
     published.keys.append(SECOND)
-    asking = [asyncio.create_task(sets.find(URL, "second", "ES256")) for _ in range(4)]
+    asking = [asyncio.create_task(sets.find(URL, "second", "ES256", NOBODY)) for _ in range(4)]
     await asyncio.sleep(0)
     published.may_end.set()
     assert await asyncio.gather(*asking) == [SECOND] * 4
@@ -72,10 +73,10 @@ async def test_a_key_that_is_newer_than_a_refresh_in_flight(
 async def test_a_key_that_is_newer_than_a_search_in_flight(sets: KeySets, published: Published) -> None:
     """A search for a made-up key uses up the minute: the token waits, and is not called wrong."""
     published.may_end.clear()
-    made_up = asyncio.create_task(sets.find(URL, "made-up", "ES256"))
+    made_up = asyncio.create_task(sets.find(URL, "made-up", "ES256", NOBODY))
     assert await published.begun.get() == 2
     published.keys.append(SECOND)
-    newer = asyncio.create_task(sets.find(URL, "second", "ES256"))
+    newer = asyncio.create_task(sets.find(URL, "second", "ES256", NOBODY))
     await asyncio.sleep(0)
     published.may_end.set()
     with pytest.raises(Unauthenticated):
@@ -95,3 +96,31 @@ async def test_endpoints_are_read_with_the_keys(
     monkeypatch.setattr(key_sets, "REFRESH_SECONDS", 0.0)
     assert (await sets.endpoints(URL)).authorization == f"{URL}/1"
     assert await published.begun.get() == 2
+
+
+async def test_unknown_keys_of_one_address_cost_one_reading(
+    sets: KeySets, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up key ids cause no reading each: the next one is that of another address. It costs what a bad one does."""
+    monkeypatch.setattr(key_sets, "REFETCH_SECONDS", 0.0)
+    with pytest.raises(Unauthenticated):
+        await sets.find(URL, "made-up", "ES256", Asker("198.51.100.1"))
+    with pytest.raises(ResourceExhausted) as caught:
+        await sets.find(URL, "made-up-again", "ES256", Asker("198.51.100.1"))
+    assert (caught.value.reason, caught.value.metadata["undecided"]) == (Reason.RATE_LIMITED, "true")
+    assert published.readings == 2
+    published.keys = [SECOND]
+    assert await sets.find(URL, "second", "ES256", Asker("198.51.100.2")) is SECOND
+    assert published.readings == 3
+
+
+async def test_an_address_over_its_limit_causes_no_reading(
+    sets: KeySets, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known keys count for it; neither an unknown one nor the age of the others asks the issuer."""
+    limited = Asker("198.51.100.1", is_limited=True)
+    with pytest.raises(ResourceExhausted):
+        await sets.find(URL, "made-up", "ES256", limited)
+    monkeypatch.setattr(key_sets, "REFRESH_SECONDS", 0.0)
+    assert await sets.find(URL, "first", "ES256", limited) is FIRST
+    assert published.readings == 1

@@ -70,21 +70,31 @@ class AuthenticateRequest(_message.Message):
 
     TOKEN_FIELD_NUMBER: _builtins.int
     REPOSITORY_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    CLIENT_IS_LIMITED_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """The credential: a token of ours, a token of the forge that the repository is tied to, or a JSON Web Token of an
     issuer.
     """
     repository: _builtins.str
     """The repository that the request is about, by which its forge is found; empty where there is none."""
+    client_address: _builtins.str
+    """The key by which limits count the address of the client that shows it, at most 64 characters, so that no address takes
+    all look-ups at third parties, which are forges and issuers; empty where there is no address.
+    """
+    client_is_limited: _builtins.bool
+    """Whether that address has shown so many bad credentials that no third party is asked for it."""
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
         repository: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        client_is_limited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_address", b"client_address", "client_is_limited", b"client_is_limited", "repository", b"repository", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,16 +501,26 @@ class ExchangeTokenRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    CLIENT_IS_LIMITED_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """A JSON Web Token of an issuer."""
+    client_address: _builtins.str
+    """The key by which limits count the address of the client that shows it, at most 64 characters, so that no address takes
+    all look-ups at third parties, which are forges and issuers; empty where there is no address.
+    """
+    client_is_limited: _builtins.bool
+    """Whether that address has shown so many bad credentials that no third party is asked for it."""
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        client_is_limited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_address", b"client_address", "client_is_limited", b"client_is_limited", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1462,6 +1482,8 @@ class FinishSignInRequest(_message.Message):
     CODE_VERIFIER_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     RESPONSE_ISSUER_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    CLIENT_IS_LIMITED_FIELD_NUMBER: _builtins.int
     issuer: _builtins.str
     """The name of the issuer, as in StartSignInRequest."""
     redirect_uri: _builtins.str
@@ -1476,6 +1498,12 @@ class FinishSignInRequest(_message.Message):
     """The parameter `iss` that the issuer has sent back (RFC 9207); empty where there is none. It has to be there where
     the issuer says that it sends one, and has to be the issuer's URL.
     """
+    client_address: _builtins.str
+    """The key by which limits count the address of the client that shows it, at most 64 characters, so that no address takes
+    all look-ups at third parties, which are forges and issuers; empty where there is no address.
+    """
+    client_is_limited: _builtins.bool
+    """Whether that address has shown so many bad credentials that no third party is asked for it."""
     def __init__(
         self,
         *,
@@ -1485,10 +1513,12 @@ class FinishSignInRequest(_message.Message):
         code_verifier: _builtins.str = ...,
         nonce: _builtins.str = ...,
         response_issuer: _builtins.str = ...,
+        client_address: _builtins.str = ...,
+        client_is_limited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "code_verifier", b"code_verifier", "issuer", b"issuer", "nonce", b"nonce", "redirect_uri", b"redirect_uri", "response_issuer", b"response_issuer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_address", b"client_address", "client_is_limited", b"client_is_limited", "code", b"code", "code_verifier", b"code_verifier", "issuer", b"issuer", "nonce", b"nonce", "redirect_uri", b"redirect_uri", "response_issuer", b"response_issuer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,7 +47,10 @@ class AccessServiceStub:
     forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
     (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
     the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
-    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
+    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
+    to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
+    "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
+    one: whoever counts bad credentials counts it.
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]
     """CheckAccess decides whether a user may do something in a repository.
@@ -141,12 +144,12 @@ class AccessServiceStub:
     """
     FinishSignIn: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.FinishSignInRequest, _access_service_pb2.FinishSignInResponse]
     """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
-    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
-    person signs in again.
+    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once, and one code for each
+    nonce: after a failure, the person signs in again.
 
     Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
     (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
-    verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+    verifier or redirect_uri; or there was a code for this nonce before; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
     another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
     FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
     """
@@ -211,7 +214,10 @@ class AccessServiceAsyncStub(AccessServiceStub):
     forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
     (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
     the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
-    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
+    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
+    to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
+    "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
+    one: whoever counts bad credentials counts it.
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
     """CheckAccess decides whether a user may do something in a repository.
@@ -305,12 +311,12 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """
     FinishSignIn: _aio.UnaryUnaryMultiCallable[_access_service_pb2.FinishSignInRequest, _access_service_pb2.FinishSignInResponse]  # type: ignore[assignment]
     """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
-    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
-    person signs in again.
+    ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once, and one code for each
+    nonce: after a failure, the person signs in again.
 
     Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
     (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
-    verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+    verifier or redirect_uri; or there was a code for this nonce before; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
     another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
     FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
     """
@@ -378,7 +384,10 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
         (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
         the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
-        (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
+        (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
+        to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
+        "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
+        one: whoever counts bad credentials counts it.
         """
 
     @_abc_1.abstractmethod
@@ -550,12 +559,12 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.FinishSignInResponse, _abc.Awaitable[_access_service_pb2.FinishSignInResponse]]:
         """FinishSignIn redeems the code that the issuer has given the browser, and gives a short-lived token of ours, as
-        ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once: after a failure, the
-        person signs in again.
+        ExchangeToken does for the ID token. The caller has compared the state. A code is redeemed once, and one code for each
+        nonce: after a failure, the person signs in again.
 
         Errors: as of StartSignIn, where SIGN_IN_UNSUPPORTED also says that the issuer refuses the client; and UNAUTHENTICATED
         (BAD_CREDENTIALS: the issuer refuses the code, as it was redeemed before, has expired, or belongs to another
-        verifier or redirect_uri; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
+        verifier or redirect_uri; or there was a code for this nonce before; or the ID token is refused, as of Authenticate, or is one for another client or nonce; or
         another issuer has answered), RESOURCE_EXHAUSTED (RATE_LIMITED: as of ExchangeToken), NOT_FOUND (ISSUER_NOT_FOUND),
         FAILED_PRECONDITION (SIGN_IN_UNSUPPORTED), UNAVAILABLE, INVALID_ARGUMENT (INVALID_FIELD).
         """

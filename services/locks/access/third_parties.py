@@ -1,0 +1,71 @@
+"""Questions to third parties, which are forges and issuers: for whom they are asked, and the share of one address.
+
+An error with the metadata `undecided` leaves open whether a credential is good; the facade counts it as a bad one.
+Shares are kept in the memory of each lock service, because they only keep one address from what is meant for all.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from services.common.errors import Reason, ResourceExhausted
+
+_MAX_HOLDERS = 10_000
+_RETRY_SECONDS = 5
+
+
+class Asker(NamedTuple):
+    """The client for which a third party would be asked: the key of its address, which is empty if it is not known.
+
+    An address that `is_limited` has shown so many bad credentials that nobody is asked for it.
+    """
+
+    address: str = ""
+    is_limited: bool = False
+
+
+NOBODY = Asker()
+"""An asker without an address, for what no client has caused."""
+
+
+def check_may_ask(asker: Asker) -> None:
+    """Raise `ResourceExhausted` (RATE_LIMITED) if nobody is asked for an address."""
+    if asker.is_limited:
+        message = "too many bad credentials came from your address: new ones are not checked for a while"
+        raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(_RETRY_SECONDS), undecided="true")
+
+
+class AddressRates:
+    """The rates at which single addresses take something (GCRA), of the latest 10,000 addresses."""
+
+    def __init__(self) -> None:
+        self._paid_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def take(self, holder: Hashable, *, interval: float, burst: float = 1.0) -> float:
+        """Take one and return 0, or return the seconds until there is one to take.
+
+        There is one each `interval` seconds, and after a pause `burst` at once, at least one.
+        """
+        now = time.monotonic()
+        paid_at = max(now, self._paid_at.pop(holder, now))
+        wait = paid_at - now - (max(1.0, burst) - 1) * interval
+        self._paid_at[holder] = paid_at if wait > 0 else paid_at + interval
+        if len(self._paid_at) > _MAX_HOLDERS:
+            self._paid_at.popitem(last=False)
+        return max(0.0, wait)
+
+
+class AddressSlots:
+    """The slots that single addresses occupy at once, `most` of each address."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._slots: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, asker: Asker, *within: Hashable) -> asyncio.Semaphore:
+        """Return the slots of an address, in which a block waits for one; those of no address are nobody else's."""
+        slots = asyncio.Semaphore(self._most)
+        return self._slots.setdefault((asker.address, *within), slots) if asker.address else slots
