@@ -13,7 +13,7 @@ from services.facade.middleware.concurrency_limit import held_slot, move_to_watc
 from services.facade.pages.forms import read_session_form, required
 from services.facade.pages.rights import is_writer
 from services.facade.pages.routing import PageRoute, form, page
-from services.facade.pages.visit import Visit
+from services.facade.pages.visit import Visit, session_caller
 from services.facade.routes.request import idempotency_key
 from services.facade.web.forwarded_headers import client_of
 
@@ -134,7 +134,9 @@ async def _check_access(visit: Visit, repository: str, address: str) -> None:
     if session is not None:
         if session.expires_at <= time.time():
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the session is over")
-        caller = await authorizer.authenticate([f"Bearer {session.credential}"], address, repository, nullcontext)
+        user = await session_caller(authorizer, session, address, nullcontext)
+        # A stranger at this forge stays one.
+        caller = user if visit.caller.user_id else visit.caller
     await authorizer.check(caller, repository, Permission.READ, "")
 
 

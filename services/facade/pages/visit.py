@@ -11,9 +11,10 @@ from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from services.common.errors import PermissionDenied, Reason, Unauthenticated
-from services.facade.auth.authorizer import Permission
+from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
+from services.facade.auth.authorizer import Authorizer, Permission
 from services.facade.auth.caller import Caller
+from services.facade.auth.login_gate import Aside
 from services.facade.auth.sessions import Session
 from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
@@ -54,6 +55,7 @@ class Visit:
     """The address of the site as the browser knows it, such as `https://lfs.example.org/prefix`."""
     session: Session | None
     caller: Caller
+    """The user of the session; an anonymous stranger at the page of a repository whose forge does not know the user."""
 
     @property
     def params(self) -> Mapping[str, str]:
@@ -148,10 +150,8 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
         if is_counted:
             await take_from_rate(request, Caller())
         return Visit(request, context, site, None, Caller())
-    repository = request.path_params.get("repository", "") or session.repository
-    shown = [f"Bearer {session.credential}"]
     try:
-        caller = await context.authorizer.authenticate(shown, client.address, repository, slot.released)
+        caller = await session_caller(context.authorizer, session, client.address, slot.released)
     except Unauthenticated as error:
         if error.reason == Reason.BAD_CREDENTIALS:
             raise SignInNeeded(is_over=True) from error
@@ -163,7 +163,30 @@ async def open_visit(request: Request, *, is_counted: bool = True) -> Visit:
     request.scope["state"]["token_id"] = caller.token_id
     if is_counted:
         await take_from_rate(request, caller)
+    repository = request.path_params.get("repository", "")
+    if session.repository and repository and not await _may_know(context.authorizer, caller, repository):
+        caller = Caller()
     return Visit(request, context, site, session, caller)
+
+
+async def session_caller(authorizer: Authorizer, session: Session, address: str, aside: Aside) -> Caller:
+    """Return the user of a session, whichever repository is asked for. Raises the errors of `Authorizer.authenticate`.
+
+    The forge that knows the credential is that of the session's repository: at another forge it would be a bad one.
+    """
+    return await authorizer.authenticate([f"Bearer {session.credential}"], address, session.repository, aside)
+
+
+async def _may_know(authorizer: Authorizer, caller: Caller, repository: str) -> bool:
+    """Return whether the forge of a repository is the one that knows the caller, who is a stranger at others."""
+    try:
+        await authorizer.check(caller, repository, Permission.READ, "")
+    except Unauthenticated as error:
+        return error.reason != Reason.BAD_CREDENTIALS
+    except (NotFound, PermissionDenied):
+        # The page says so.
+        return True
+    return True
 
 
 def anonymous_visit(request: Request) -> Visit:

@@ -1,7 +1,7 @@
 """Sessions of browsers and the forms of the pages, as attackers send them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from pydantic import SecretStr
@@ -10,6 +10,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from services.facade.auth.sessions import PendingSignIn, Session, SessionCookies
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import SIGNING_KEY
+from tests.support.forges import StubForge, running_forge
 from tests.support.tabs import SESSION, Tab, cookie_of, is_sign_in
 from tests.support.waiting import until
 
@@ -185,3 +186,42 @@ async def test_a_revoked_token_ends_its_session(place: Place, inner: Inner) -> N
         assert "over=1" in answer.headers["location"]
         assert cookie_of(answer) == ""
         assert "Your session is over" in (await tab.get(answer.headers["location"])).text
+
+
+@pytest.fixture
+async def forges(inner: Inner) -> AsyncIterator[list[tuple[StubForge, str]]]:
+    """Two forges, each with the name of a repository that is tied to it."""
+    with running_forge("gitea") as first, running_forge("gitea") as second:
+        found = []
+        for forge in (first, second):
+            name, repository = f"pages-{forge.number}", f"tied/{forge.number}"
+            added = admin.CreateForgeRequest(
+                name=name, kind=admin.FORGE_KIND_GITEA, api_url=forge.api_url, repositories=["acme/*"]
+            )
+            await inner.locks.admin_peer.call(inner.locks.admin.CreateForge, added)
+            tied = admin.CreateRepositoryRequest(name=repository, forge=name, forge_repository="acme/film")
+            await inner.locks.admin_peer.call(inner.locks.admin.CreateRepository, tied)
+            found.append((forge, repository))
+        yield found
+
+
+async def test_a_session_of_a_forge_survives_the_pages_of_another(
+    inner: Inner, stranger: Tab, forges: list[tuple[StubForge, str]]
+) -> None:
+    """The caller is a stranger there, reads what is public, and is asked to sign in for the rest, yet stays so."""
+    (forge, home), (other, elsewhere) = forges
+    forge.add(f"paula-{forge.number}", f"secret-{forge.number}", "write")
+    await stranger.sign_in(f"secret-{forge.number}", repository=home)
+    untied = f"untied/{forge.number}"
+    await inner.locks.add_repository(untied)
+    for name in (elsewhere, untied):
+        for page in (f"/{name}", f"/{name}/locks", f"/-/watch/{name}"):
+            answer = await stranger.get(page)
+            assert is_sign_in(answer), (page, answer.text)
+            assert "set-cookie" not in answer.headers
+    public = admin.UpdateRepositoryRequest(name=elsewhere, public=True)
+    await inner.locks.admin_peer.call(inner.locks.admin.UpdateRepository, public)
+    assert "a stranger here" in (await stranger.get(f"/{elsewhere}/locks")).text
+    own = await stranger.get(f"/{home}/locks")
+    assert (own.status_code, f"paula-{forge.number}" in own.text) == (200, True)
+    assert other.requests == []
