@@ -53,7 +53,7 @@ def test_users(stack: Stack) -> None:
     assert "ursula" in failure(stack, "user", "add", "ursula")
     assert added in stack.towpath("user", "list")
     title, *rows = text(stack, "user", "list")
-    assert title.split() == ["NAME", "ADMINISTRATOR", "CREATED", "AT", "RATE"]
+    assert title.split() == ["NAME", "ADMINISTRATOR", "CREATED", "AT", "ORIGIN", "RATE"]
     assert [row.split()[:2] for row in rows if row.startswith("u")] == [["upton", "yes"], ["ursula", "no"]]
     assert stack.towpath("user", "remove", "ursula") == added
     stack.towpath("user", "remove", "upton")

@@ -81,6 +81,7 @@ class RunningLocks:
         *,
         ref_patterns: Iterable[str] = (),
         ignores_locks: bool = False,
+        origin: str = "",
     ) -> None:
         """Give a user a role in a repository."""
         request = admin.GrantAccessRequest(
@@ -89,6 +90,7 @@ class RunningLocks:
             role=role,
             ref_patterns=ref_patterns,
             ignores_locks=ignores_locks,
+            origin=origin,
         )
         await self.admin_peer.call(self.admin.GrantAccess, request)
 

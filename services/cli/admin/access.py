@@ -14,6 +14,16 @@ from services.cli.output import cell, show_record, show_records
 
 _COLUMNS = ("role", "ref_patterns", "ignores_locks", "created_at")
 
+Origin = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="ORIGIN",
+        help="The forge or the issuer by which the user has come, such as 'issuer sso', as `towpath user list` shows it. "
+        "Needed for such a user, whose name is of its own choice.",
+        show_default=False,
+    ),
+]
 IsGroup = Annotated[bool, typer.Option("--group", help="USER is the name of a group.")]
 
 
@@ -60,6 +70,7 @@ def grant(
         ),
     ] = False,
     is_group: IsGroup = False,
+    origin: Origin = "",
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -71,6 +82,7 @@ def grant(
         role=ROLES[role],
         ref_patterns=ref or [],
         ignores_locks=ignore_locks,
+        origin=origin,
     )
     response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
     record, replaced = grant_record(response.grant), response.replaced

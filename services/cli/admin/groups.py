@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
+from services.cli.admin.access import Origin
 from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import group_record, user_record
 from services.cli.admin.usage_records import limit_fields
@@ -89,9 +90,16 @@ def remove_group(
 
 
 @members.command("add")
-def add_members(group: Group, users: Users, data: Data = None, server: Server = None, as_json: Json = False) -> None:
+def add_members(
+    group: Group,
+    users: Users,
+    origin: Origin = "",
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
     """Make users members of a group: all of them, or none where one does not exist."""
-    request = pb.AddGroupMembersRequest(group_name=group, user_names=users)
+    request = pb.AddGroupMembersRequest(group_name=group, user_names=users, origin=origin)
     response = Target(data, server).ask(lambda admin: admin.AddGroupMembers, request)
     show_record(group_record(response.group), as_json=as_json)
 

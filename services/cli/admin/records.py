@@ -39,12 +39,16 @@ def moment(timestamp: Timestamp) -> str:
 
 
 def user_record(user: admin.User) -> dict[str, Any]:
-    """Return the printed fields of a user; `rate` is absent if the user has no own limit of requests."""
+    """Return the printed fields of a user.
+
+    `origin` is absent if an administrator has added the user, and `rate` if the user has no own limit of requests.
+    """
     return {
         "id": user.id,
         "name": user.name,
         "administrator": user.administrator,
         "created_at": moment(user.created_at),
+        **({"origin": user.origin} if user.origin else {}),
         **_rate(user),
     }
 

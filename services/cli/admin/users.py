@@ -52,7 +52,7 @@ def list_users(data: Data = None, server: Server = None, as_json: Json = False) 
         lambda admin: admin.stub.ListUsers,
         pb.ListUsersRequest(),
         lambda page: map(user_record, page.users),
-        ("name", "administrator", "created_at", "rate"),
+        ("name", "administrator", "created_at", "origin", "rate"),
         as_json=as_json,
     )
 

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
+from services.locks.access.users import check_origin
 from services.locks.look_alikes import already_exists_message, find_look_alike
 from services.locks.models import Group, GroupMember, User
 
@@ -64,14 +65,19 @@ async def count_members(connection: AsyncConnection, group_id: int) -> int:
     return int((await connection.execute(statement)).scalar_one())
 
 
-async def add_members(connection: AsyncConnection, group_name: str, user_names: Sequence[str]) -> tuple[Group, int]:
+async def add_members(
+    connection: AsyncConnection, group_name: str, user_names: Sequence[str], *, origin: str = ""
+) -> tuple[Group, int]:
     """Make users members of a group, all or none; return the group and the number of its members.
 
-    Raises `InvalidArgument` (INVALID_FIELD) and `NotFound` (GROUP_NOT_FOUND, USER_NOT_FOUND).
+    All of them have to come from `origin`, see `check_origin`. Raises `InvalidArgument` (INVALID_FIELD) and `NotFound`
+    (GROUP_NOT_FOUND, USER_NOT_FOUND).
     """
     names = _distinct(user_names)
     group = await find_group(connection, group_name, hold=True)
     await _check_all(connection, names, _named(names), Reason.USER_NOT_FOUND, "there is no user {}")
+    users = (await connection.execute(select(*_USER).where(col(User.name).in_(names)).order_by(_USER.name))).mappings()
+    await check_origin(connection, [User(**row) for row in users], origin)
     members = select(literal(group.id), col(User.id)).where(col(User.name).in_(names)).order_by(col(User.id))
     await connection.execute(insert(GroupMember).from_select(["group_id", "user_id"], members).on_conflict_do_nothing())
     return group, await count_members(connection, group.id)

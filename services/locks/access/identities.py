@@ -8,6 +8,7 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.locks.access.bootstrap import USER
 from services.locks.look_alikes import find_look_alike
 from services.locks.models import Identity, User
 from services.locks.validation import is_name
@@ -66,8 +67,11 @@ async def _add_user(connection: AsyncConnection, login: str, provider: str) -> U
 
 
 def _names(login: str, provider: str) -> Iterator[str]:
-    """Yield names for a user, the best first."""
-    if is_name(login) and not login.startswith("-"):
+    """Yield names for a user, the best first.
+
+    That of the first administrator is left to it, whether it is there or not: `bootstrap` would give it rights.
+    """
+    if is_name(login) and not login.startswith("-") and login.lower() != USER:
         yield login
     readable = _NOT_IN_NAMES.sub("-", login).strip("-") or "user"
     suffix = f"@{_NOT_IN_NAMES.sub('-', provider)[:24]}"

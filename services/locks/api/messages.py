@@ -141,14 +141,15 @@ def released_lock_message(kind: type[Released], released: models.ReleasedLock | 
     )
 
 
-def user_message(user: models.User) -> admin.User:
-    """Return the message of a user."""
+def user_message(user: models.User, origin: str = "") -> admin.User:
+    """Return the message of a user; `origin` is as `access.users.find_origins` returns it."""
     return admin.User(
         id=user.id,
         name=user.name,
         administrator=user.administrator,
         created_at=timestamp(user.created_at),
         requests_per_hour=user.requests_per_hour,
+        origin=origin,
     )
 
 

@@ -4,15 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from sqlalchemy import insert
+from pydantic import SecretStr
+from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
 
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
 from services.database.transactions import Database
+from services.locks.access.bootstrap import bootstrap
 from services.locks.access.identities import user_of
 from services.locks.models import SCHEMA, Forge, User
 from tests.service.locks.conftest import Team
-from tests.support.locks import RunningLocks
+from tests.support.locks import RunningLocks, refused
 
 
 @pytest.fixture
@@ -77,3 +82,65 @@ async def test_first_requests_at_once(database: Database, forge_id: int) -> None
     """Many first requests of one identity add one user."""
     found = await asyncio.gather(*(find(database, forge_id, "99", "dave") for _ in range(12)))
     assert len({user.id for user in found}) == 1
+
+
+async def test_a_name_of_a_newcomer_s_choice_gets_no_grant_by_itself(
+    service: RunningLocks, database: Database, forge_id: int, team: Team
+) -> None:
+    """A script that adds a user, or goes on where there is one, gives nothing to whoever has come with that name."""
+    name, group = f"wanted-{team.repository_id}", f"group-{team.repository_id}"
+    origin = f"forge forge-{team.repository_id}"
+    attacker = await find(database, forge_id, "66", name)
+    call, stub = service.admin_peer.call, service.admin
+    with refused(AlreadyExists, Reason.USER_EXISTS) as taken:
+        await service.add_user(name)
+    assert origin in taken.value.message
+    await call(stub.CreateGroup, admin.CreateGroupRequest(name=group))
+    for other in ("", "forge other"):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await service.grant(name, team.repository, admin.ROLE_WRITE, origin=other)
+        assert caught.value.message.startswith(f"origin: expected '{origin}'")
+        with refused(InvalidArgument, Reason.INVALID_FIELD):
+            request = admin.AddGroupMembersRequest(group_name=group, user_names=[name], origin=other)
+            await call(stub.AddGroupMembers, request)
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.check(attacker.id, team.repository, access.PERMISSION_READ)
+    [listed] = (await call(stub.ListUsers, admin.ListUsersRequest(name=name))).users
+    assert listed.origin == origin
+    await service.grant(name, team.repository, admin.ROLE_WRITE, origin=origin)
+    await call(stub.AddGroupMembers, admin.AddGroupMembersRequest(group_name=group, user_names=[name], origin=origin))
+    [member] = (await call(stub.ListGroupMembers, admin.ListGroupMembersRequest(group_name=group))).users
+    assert (member.name, member.origin) == (name, origin)
+
+
+async def test_who_was_added_here_has_no_origin(service: RunningLocks, team: Team) -> None:
+    """A grant that names one means somebody else."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.grant(team.alice_name, team.repository, admin.ROLE_READ, origin="issuer sso")
+    assert caught.value.message.startswith("origin: expected none")
+
+
+async def test_nobody_comes_as_the_first_administrator(database_url: SecretStr) -> None:
+    """The name is not given to newcomers, though it may be free; one of an earlier version gets no rights by it."""
+    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
+
+    async def add_forge(connection: AsyncConnection) -> int:
+        values = {"name": "github", "kind": "github", "api_url": "https://git.example.org"}
+        added = await connection.execute(insert(Forge).values(**values).returning(Forge.__table__.c.id))
+        return int(added.scalar_one())
+
+    async def rename(connection: AsyncConnection) -> None:
+        await connection.execute(update(User).values(name="admin"))
+
+    async def read(connection: AsyncConnection) -> bool:
+        return bool(await connection.scalar(select(User.__table__.c.administrator)))
+
+    try:
+        found = await find(database, await database.run(add_forge), "66", "Admin")
+        assert found.name == "Admin@github"
+        await database.run(rename)
+        with pytest.raises(ValueError, match="forge github"):
+            await bootstrap(database)
+        assert not await database.run(read)
+    finally:
+        await database.close()

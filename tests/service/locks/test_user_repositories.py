@@ -237,7 +237,7 @@ async def test_a_forge_s_token_lists_what_the_forge_has_told(
     shown = access.AuthenticateRequest(token=secret, repository=told)
     known = await service.peer.call(service.access.Authenticate, shown)
     assert not known.administrator
-    await service.grant(known.user_name, team.repository, admin.ROLE_ADMIN)
+    await service.grant(known.user_name, team.repository, admin.ROLE_ADMIN, origin=f"forge forge-{forge.number}")
     assert await _listed(service, known.user_id, token_id=known.token_id) == {told: WRITE}
     expire = "UPDATE locks.token_roles SET valid_until = now()"
     await postgres.execute(expire, database=service.database)

@@ -274,7 +274,7 @@ async def test_programs_make_none_and_end_themselves_alone(service: RunningLocks
     known = await authenticate(service, job)
     assert known.refused_by_pages
     await service.add_token(known.user_name)
-    await service.grant(known.user_name, team.repository, admin.ROLE_READ)
+    await service.grant(known.user_name, team.repository, admin.ROLE_READ, origin=f"issuer {name}")
     await _neither_makes_nor_ends(service, job)
     mine, other = await _exchange(service, job), await _exchange(service, job)
     assert (await authenticate(service, mine)).refused_by_pages
@@ -304,7 +304,7 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     assert not known.refused_by_pages
     assert "sign-in" in (await _cannot_make(service, ada)).message
     await service.add_repository(other)
-    await service.grant(known.user_name, other, admin.ROLE_READ)
+    await service.grant(known.user_name, other, admin.ROLE_READ, origin=f"issuer {name}")
     made = await _make(service, ada, "script", DAY)
     listed = {token.name: token for token in (await _page(service, ada)).tokens}
     [sign_in] = [token for token in listed.values() if token.issuer == name]

@@ -1,12 +1,13 @@
 """Common base of the AdminService handlers: the administrator check, the database and the storage client."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from services.common.errors import FailedPrecondition, Reason
@@ -14,7 +15,8 @@ from services.common.rpc.interceptors import bearer_token
 from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate
-from services.locks.access.users import find_user
+from services.locks.access.users import find_origins, find_user
+from services.locks.api.messages import user_message
 from services.locks.api.token_callers import check_administrator, token_caller
 from services.locks.audit.recorder import ADMIN, acting, record
 from services.locks.events.feed import LockFeed
@@ -54,6 +56,11 @@ class Handlers(AdminServiceServicer):
         """Return the user that a field of a request names. Raises `InvalidArgument`, `NotFound` (USER_NOT_FOUND)."""
         check_name(field, name)
         return await find_user(connection, name)
+
+    async def user_messages(self, users: Sequence[User]) -> Sequence[pb.User]:
+        """Return the messages of users, with their origins."""
+        origins = await self.database.run(partial(find_origins, user_ids=[user.id for user in users]))
+        return [user_message(user, origins.get(user.id, "")) for user in users]
 
     async def find_repository(self, name: str, *, field: str = "repository") -> Repository:
         """Return the repository that a request names. Raises `InvalidArgument`, `NotFound` (REPOSITORY_NOT_FOUND)."""

@@ -10,6 +10,7 @@ from services.common.errors import InvalidArgument, NotFound, Reason
 from services.locks.access.grants import AnyGrant, FoundRepository, delete_grants, find_access, list_grants, put_grant
 from services.locks.access.groups import find_group
 from services.locks.access.policy import Outcome, Role, decide
+from services.locks.access.users import check_origin
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
 from services.locks.forges.records import forge_names
@@ -39,6 +40,10 @@ class GrantHandlers(Handlers):
 
         async def work(connection: AsyncConnection) -> tuple[AnyGrant, AnyGrant | None]:
             party, repository = await self._parties(connection, request)
+            if isinstance(party, User):
+                await check_origin(connection, [party], request.origin)
+            elif request.origin:
+                raise InvalidArgument(Reason.INVALID_FIELD, "origin: expected none with group_name")
             return await put_grant(
                 connection,
                 party=party,

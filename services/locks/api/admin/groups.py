@@ -15,7 +15,7 @@ from services.locks.access.groups import (
 )
 from services.locks.access.request_limits import set_limit_of_group
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.messages import group_message, user_message
+from services.locks.api.messages import group_message
 from services.locks.api.name_pages import PAGE_DEFAULT, name_page
 from services.locks.api.rate_messages import changed_limit_of, limit_of
 from services.locks.models import User
@@ -64,7 +64,7 @@ class GroupHandlers(Handlers):
     ) -> pb.AddGroupMembersResponse:
         """Make users members of a group."""
         _check_names(request.group_name, request.user_names)
-        work = partial(add_members, group_name=request.group_name, user_names=request.user_names)
+        work = partial(add_members, group_name=request.group_name, user_names=request.user_names, origin=request.origin)
         group, count = await self.database.run(work)
         return pb.AddGroupMembersResponse(group=group_message(group, count))
 
@@ -87,7 +87,7 @@ class GroupHandlers(Handlers):
         page = name_page(request.cursor, request.limit, default=PAGE_DEFAULT)
         work = partial(list_members, group_name=request.group_name, after=page.after, limit=page.asked)
         users, cursor = page.cut(await self.database.run(work), lambda user: user.name)
-        return pb.ListGroupMembersResponse(users=map(user_message, users), next_cursor=cursor)
+        return pb.ListGroupMembersResponse(users=await self.user_messages(users), next_cursor=cursor)
 
 
 def _check_names(group_name: str, user_names: Sequence[str]) -> None:

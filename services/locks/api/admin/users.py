@@ -34,11 +34,11 @@ class UserHandlers(Handlers):
         if request.name:
             check_name("name", request.name)
             user = await self.database.run(partial(find_user, name=request.name))
-            return pb.ListUsersResponse(users=[user_message(user)])
+            return pb.ListUsersResponse(users=await self.user_messages([user]))
         page = name_page(request.cursor, request.limit, default=None)
         found = await self.database.run(partial(list_users, after=page.after, limit=page.asked))
         users, cursor = page.cut(found, lambda user: user.name)
-        return pb.ListUsersResponse(users=map(user_message, users), next_cursor=cursor)
+        return pb.ListUsersResponse(users=await self.user_messages(users), next_cursor=cursor)
 
     @administrator_only
     async def UpdateUser(self, request: pb.UpdateUserRequest, _administrator: User) -> pb.UpdateUserResponse:
@@ -46,7 +46,8 @@ class UserHandlers(Handlers):
         check_name("name", request.name)
         limit = changed_limit_of(request)
         user = await self.database.run(partial(set_limit_of_user, name=request.name, limit=limit))
-        return pb.UpdateUserResponse(user=user_message(user))
+        [message] = await self.user_messages([user])
+        return pb.UpdateUserResponse(user=message)
 
     @administrator_only
     async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:

@@ -148,6 +148,7 @@ class User(_message.Message):
     ADMINISTRATOR_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id."""
     name: _builtins.str
@@ -156,6 +157,10 @@ class User(_message.Message):
     """Whether the user may call AdminService."""
     requests_per_hour: _builtins.int
     """The user's own limit of requests, as in RequestRate; not set where the user has none."""
+    origin: _builtins.str
+    """The forge or the issuer by which the user has come, such as "forge github" or "issuer sso"; empty for a user that an
+    administrator has added, and in the answer to DeleteUser.
+    """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When the user was added."""
@@ -168,10 +173,11 @@ class User(_message.Message):
         administrator: _builtins.bool = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         requests_per_hour: _builtins.int | None = ...,
+        origin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "administrator", b"administrator", "created_at", b"created_at", "id", b"id", "name", b"name", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "administrator", b"administrator", "created_at", b"created_at", "id", b"id", "name", b"name", "origin", b"origin", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__requests_per_hour: _TypeAlias = _typing.Literal["requests_per_hour"]  # noqa: Y015
     _WhichOneofArgType__requests_per_hour: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour"]  # noqa: Y015
@@ -1858,8 +1864,11 @@ class AddGroupMembersRequest(_message.Message):
 
     GROUP_NAME_FIELD_NUMBER: _builtins.int
     USER_NAMES_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     group_name: _builtins.str
     """The group's name."""
+    origin: _builtins.str
+    """The origin of all of them, as in GrantAccessRequest."""
     @_builtins.property
     def user_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names of 1 to 1,000 users."""
@@ -1869,10 +1878,11 @@ class AddGroupMembersRequest(_message.Message):
         *,
         group_name: _builtins.str = ...,
         user_names: _abc.Iterable[_builtins.str] | None = ...,
+        origin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "user_names", b"user_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "origin", b"origin", "user_names", b"user_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2175,6 +2185,7 @@ class GrantAccessRequest(_message.Message):
     REF_PATTERNS_FIELD_NUMBER: _builtins.int
     IGNORES_LOCKS_FIELD_NUMBER: _builtins.int
     GROUP_NAME_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
     """The user's name; empty for a group."""
     repository: _builtins.str
@@ -2185,6 +2196,10 @@ class GrantAccessRequest(_message.Message):
     """Whether the user may push changes of paths that others have locked, to the refs of this grant; not with ROLE_READ."""
     group_name: _builtins.str
     """The group's name; empty for a user."""
+    origin: _builtins.str
+    """The origin of the user, as User tells it. Needed for a user that has one, because it has chosen its name elsewhere, and
+    may be another than the caller means.
+    """
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What writing is limited to; not with ROLE_READ. Each begins with "refs/": "*" is any characters, "?" is any
@@ -2200,10 +2215,11 @@ class GrantAccessRequest(_message.Message):
         ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
         ignores_locks: _builtins.bool = ...,
         group_name: _builtins.str = ...,
+        origin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "ignores_locks", b"ignores_locks", "origin", b"origin", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

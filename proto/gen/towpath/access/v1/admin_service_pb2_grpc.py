@@ -600,7 +600,7 @@ class AdminServiceServicer:
 
     def AddGroupMembers(self, request, context):
         """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000, or one of another origin), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -624,7 +624,8 @@ class AdminServiceServicer:
 
     def GrantAccess(self, request, context):
         """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named, or the user is of another origin), NOT_FOUND
+        (GROUP_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

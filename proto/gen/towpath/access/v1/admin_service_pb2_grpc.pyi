@@ -118,7 +118,7 @@ class AdminServiceStub:
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]
     """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000, or one of another origin), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
     """
     RemoveGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveGroupMembersRequest, _admin_service_pb2.RemoveGroupMembersResponse]
     """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
@@ -130,7 +130,8 @@ class AdminServiceStub:
     """
     GrantAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]
     """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named, or the user is of another origin), NOT_FOUND
+    (GROUP_NOT_FOUND).
     """
     RevokeAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeAccessRequest, _admin_service_pb2.RevokeAccessResponse]
     """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
@@ -403,7 +404,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]  # type: ignore[assignment]
     """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000, or one of another origin), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
     """
     RemoveGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveGroupMembersRequest, _admin_service_pb2.RemoveGroupMembersResponse]  # type: ignore[assignment]
     """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
@@ -415,7 +416,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     GrantAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]  # type: ignore[assignment]
     """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named, or the user is of another origin), NOT_FOUND
+    (GROUP_NOT_FOUND).
     """
     RevokeAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeAccessRequest, _admin_service_pb2.RevokeAccessResponse]  # type: ignore[assignment]
     """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
@@ -835,7 +837,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.AddGroupMembersResponse, _abc.Awaitable[_admin_service_pb2.AddGroupMembersResponse]]:
         """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000, or one of another origin), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
@@ -865,7 +867,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.GrantAccessResponse, _abc.Awaitable[_admin_service_pb2.GrantAccessResponse]]:
         """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named, or the user is of another origin), NOT_FOUND
+        (GROUP_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
