@@ -12,11 +12,11 @@ from services.common.errors import NotFound, ServiceError
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
-from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.refusal_reports import RefusalReports
+from services.facade.auth.request_rates import rates_of_strangers
 from services.facade.auth.revocation_watch import RevocationState
 from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients
@@ -94,7 +94,7 @@ def create_app(
         watches=watches_of(settings),
         # Each costs the lock service milliseconds of its loop.
         history_pages=Slots("pages of the lock history", 32, 2, strangers=8, share_of_strangers=2),
-        strangers=AddressRates(settings.anonymous_requests_per_hour),
+        strangers=rates_of_strangers(settings.anonymous_requests_per_hour),
         trusted=trusted,
         stop=stop,
     )

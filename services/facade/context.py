@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from services.common.address_rates import AddressRates
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
-from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.sessions import SessionCookies
 from services.facade.clients.services import ServiceClients

@@ -62,7 +62,8 @@ class FacadeSettings(HttpSettings, ServiceSettings):
         default="10/minute",
         description="how many bad credentials an address may show before it gets 429 instead of 401 (403 of "
         "`locks/verify`), counted by all facades together: `10/minute` is ten, and then one every six seconds; good "
-        "credentials that the facade knows are never refused. New ones of forges and issuers are not asked about meanwhile",
+        "credentials that the facade knows are never refused. New ones of forges and issuers are not asked about "
+        "meanwhile",
     )
     failed_logins_queue: int = Field(
         default=64,

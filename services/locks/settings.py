@@ -135,7 +135,8 @@ class LocksSettings(LocksDatabaseSettings):
         default=600,
         ge=4,
         description="the most look-ups at each forge in a minute, of all lock services together; a quarter of them are "
-        "for credentials that the forge has not accepted before, and an eighth of that quarter for those from one address",
+        "for credentials that the forge has not accepted before, and an eighth of that quarter for those from one "
+        "address",
     )
     forge_lookup_seconds: Seconds = Field(default=5.0, le=10, description="how long a forge may take for a look-up")
     issuer_stale_seconds: int = Field(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from towpath.access.v1 import access_service_pb2
 
+from services.common.client_addresses import limit_key
 from services.common.errors import NotFound, PermissionDenied, Reason, ResourceExhausted, Unauthenticated, Unavailable
 from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
@@ -24,7 +25,6 @@ from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
-from services.facade.web.addresses import limit_key
 from services.facade.web.authorization_header import presented_tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 from services.facade.web.sign_in_schemas import ExchangedToken

@@ -62,8 +62,8 @@ class LoginGate:
     def counting_undecided(self, address: str) -> Iterator[None]:
         """Count a credential about which nobody could be asked in the block: it costs what a bad one does.
 
-        Raises the error of `count` in place of that of the block, which is LOGINS_LIMITED too if the client asks for too
-        much: `locks/verify` has another status for it, because git-lfs takes 429 for a reason to check no locks.
+        Raises the error of `count` in place of that of the block, which is LOGINS_LIMITED too if the client asks for
+        too much: `locks/verify` has another status for it, because git-lfs takes 429 for a reason to check no locks.
         """
         try:
             yield

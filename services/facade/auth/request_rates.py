@@ -2,10 +2,10 @@
 
 import math
 
+from services.common.address_rates import AddressRates
 from services.common.errors import Reason, ResourceExhausted
 from services.common.request_rate import format_request_rate
 from services.facade import metrics
-from services.facade.auth.address_rates import AddressRates
 from services.facade.auth.caller import Caller
 from services.facade.clients.rate_leases import Holder, RateLeases
 
@@ -32,13 +32,19 @@ async def check_rate(leases: RateLeases, caller: Caller) -> None:
             taken.append(holder)
 
 
-def check_stranger(rates: AddressRates, network: str | None) -> None:
+def rates_of_strangers(per_hour: int) -> AddressRates:
+    """Return rates of requests without credentials: those of a minute, and at least ten, at once; 0 for no limit."""
+    interval = 3_600.0 / per_hour if per_hour else 0.0
+    return AddressRates(interval=interval, burst=max(per_hour / 60, 10))
+
+
+def check_stranger(rates: AddressRates, per_hour: int, network: str | None) -> None:
     """Take one request without credentials from the rate of its address, if it is known.
 
     Raises `ResourceExhausted` (RATE_LIMITED) where the rate is used up.
     """
     if network and (seconds := rates.take(network)):
-        raise _refusal("address", f"{format_request_rate(rates.per_hour)} without credentials", seconds)
+        raise _refusal("address", f"{format_request_rate(per_hour)} without credentials", seconds)
 
 
 def _refusal(what: str, rate: str, seconds: float) -> ResourceExhausted:

@@ -161,7 +161,7 @@ async def take_from_rate(request: Request, caller: Caller) -> None:
     if caller.user_id:
         await check_rate(context.clients.rates, caller)
     else:
-        check_stranger(context.strangers, context.network_of(request))
+        check_stranger(context.strangers, context.settings.anonymous_requests_per_hour, context.network_of(request))
 
 
 async def open_stream_call(request: Request, media_type: str) -> Call:

@@ -5,15 +5,12 @@ Shares are kept in the memory of each lock service, because they only keep one a
 """
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from services.common.errors import Reason, ResourceExhausted
 
-_MAX_HOLDERS = 10_000
 _RETRY_SECONDS = 5
 
 
@@ -36,26 +33,6 @@ def check_may_ask(asker: Asker) -> None:
     if asker.is_limited:
         message = "too many bad credentials came from your address: new ones are not checked for a while"
         raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(_RETRY_SECONDS), undecided="true")
-
-
-class AddressRates:
-    """The rates at which single addresses take something (GCRA), of the latest 10,000 addresses."""
-
-    def __init__(self) -> None:
-        self._paid_at: OrderedDict[Hashable, float] = OrderedDict()
-
-    def take(self, holder: Hashable, *, interval: float, burst: float = 1.0) -> float:
-        """Take one and return 0, or return the seconds until there is one to take.
-
-        There is one each `interval` seconds, and after a pause `burst` at once, at least one.
-        """
-        now = time.monotonic()
-        paid_at = max(now, self._paid_at.pop(holder, now))
-        wait = paid_at - now - (max(1.0, burst) - 1) * interval
-        self._paid_at[holder] = paid_at if wait > 0 else paid_at + interval
-        if len(self._paid_at) > _MAX_HOLDERS:
-            self._paid_at.popitem(last=False)
-        return max(0.0, wait)
 
 
 class AddressSlots:

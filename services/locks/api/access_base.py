@@ -19,6 +19,9 @@ from services.locks.issuers.code_flow import CodeFlow
 from services.locks.issuers.sign_in import SignIn
 from services.locks.storage_client import StorageClient
 
+# For a credential that the facade has had checked a moment ago.
+_NO_QUESTIONS = Asker(is_limited=True)
+
 
 @dataclass(frozen=True, eq=False)
 class AccessHandlers(AccessServiceServicer):
@@ -40,7 +43,7 @@ class AccessHandlers(AccessServiceServicer):
         Raises `Unauthenticated` (BAD_CREDENTIALS), and records the refusal.
         """
         try:
-            found = await self.sign_in.find(credential)
+            found = await self.sign_in.find(credential, _NO_QUESTIONS)
         except Unauthenticated as error:
             self.refuse_credential(credential, error)
             raise

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -14,22 +13,22 @@ from urllib.parse import unquote
 
 import grpc
 
+from services.common.address_rates import AddressRates
 from services.common.client_addresses import limit_key
 from services.common.errors import InvalidArgument, PermissionDenied, Reason, ResourceExhausted, Unauthenticated
 from services.common.rpc.interceptors import Context, bearer_token
 from services.common.rpc.log_fields import add_log_fields, log_request_fields
 from services.common.rpc.streams import within
 from services.database.transactions import Database
-from services.locks.access.gcra import Demand, Rate, Taken, take
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate, token_hash
 from services.locks.models import User
 
 _MESSAGE_SECONDS = 60.0
 _MAX_KNOWN = 10_000
-# Of one address: look-ups of tokens that were not valid before, and bad tokens, ten and then one in six seconds.
+# Of one address: look-ups of tokens that were not valid before, and bad tokens, at once and then one by one.
 _MAX_LOOK_UPS, _MAX_WAITING = 8, 100
-_BAD_TOKENS = Rate(per_hour=600)
+_BAD_TOKENS, _BAD_TOKEN_SECONDS = 10, 6.0
 # Of one user who is no administrator, because each call may bring a message.
 _MAX_CALLS = 64
 
@@ -57,29 +56,6 @@ class _Line:
     waiting: int = 0
 
 
-class _BadTokens:
-    """The rates of bad tokens by address."""
-
-    def __init__(self) -> None:
-        # The theoretical arrival time of each address, see `gcra`.
-        self._tats: dict[str, float] = {}
-
-    def is_over(self, address: str) -> bool:
-        """Return whether the address has used its rate up."""
-        return not self._taken(address).requests
-
-    def add(self, address: str) -> None:
-        """Count a bad token."""
-        self._tats[address] = self._taken(address).tat
-        if len(self._tats) > _MAX_KNOWN:
-            now = time.monotonic()
-            self._tats = {address: tat for address, tat in self._tats.items() if tat > now}
-
-    def _taken(self, address: str) -> Taken:
-        now = time.monotonic()
-        return take(_BAD_TOKENS, Demand(needed=1), tat=self._tats.get(address, now), now=now)
-
-
 class TokenCallers(grpc.aio.ServerInterceptor):
     """Admits the callers of services, given by full name, by the token of a user, or of an administrator.
 
@@ -98,7 +74,7 @@ class TokenCallers(grpc.aio.ServerInterceptor):
         # Hashes of tokens that were valid at their last check, the latest last.
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lines: dict[str, _Line] = {}
-        self._bad = _BadTokens()
+        self._bad = AddressRates(interval=_BAD_TOKEN_SECONDS, burst=_BAD_TOKENS)
         self._calls: Counter[int] = Counter()
 
     async def intercept_service(
@@ -136,7 +112,7 @@ class TokenCallers(grpc.aio.ServerInterceptor):
             try:
                 return await self._user(token)
             except Unauthenticated:
-                self._bad.add(address)
+                self._bad.take(address)
                 raise
 
     @asynccontextmanager
@@ -148,7 +124,7 @@ class TokenCallers(grpc.aio.ServerInterceptor):
         line.waiting += 1
         try:
             async with line.turns:
-                if self._bad.is_over(address):
+                if self._bad.wait(address):
                     raise _limited("too many tokens that are not valid came from your address")
                 yield
         finally:
@@ -205,4 +181,4 @@ def _address(peer: str) -> str:
 
 
 def _limited(message: str) -> ResourceExhausted:
-    return ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(_BAD_TOKENS.interval)))
+    return ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(_BAD_TOKEN_SECONDS)))

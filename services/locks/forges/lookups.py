@@ -7,13 +7,14 @@ from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 
+from services.common.address_rates import AddressRates
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.locks import metrics
 from services.locks.access.policy import Role
-from services.locks.access.third_parties import NOBODY, AddressRates, AddressSlots, Asker, check_may_ask
+from services.locks.access.third_parties import NOBODY, AddressSlots, Asker, check_may_ask
 from services.locks.access.tokens import token_hash
 from services.locks.forges import budget
 from services.locks.forges.kinds import CredentialRefusedError
@@ -56,7 +57,8 @@ class ForgeLookups:
         self._flights: dict[tuple[_Key, bool], asyncio.Task[Report]] = {}
         self._turns: dict[int, asyncio.Semaphore] = {}
         self._slots = AddressSlots(_MAX_OF_ADDRESS)
-        self._rates = AddressRates()
+        per_minute = _ADDRESS_SHARE * budget.share_per_minute(settings.forge_lookups_per_minute, is_known=False)
+        self._rates = AddressRates(interval=60.0 / per_minute, burst=budget.BURST_SECONDS * per_minute / 60.0)
 
     async def close(self) -> None:
         """End all look-ups and close the connections."""
@@ -141,10 +143,7 @@ class ForgeLookups:
 
     def _take_share(self, forge: Forge, asker: Asker) -> None:
         """Take a look-up from the share of an address. Raises `ResourceExhausted` (RATE_LIMITED)."""
-        per_minute = _ADDRESS_SHARE * budget.share_per_minute(self._settings.forge_lookups_per_minute, is_known=False)
-        interval = 60.0 / per_minute
-        burst = budget.BURST_SECONDS / interval
-        if wait := self._rates.take((forge.id, asker.address), interval=interval, burst=burst):
+        if wait := self._rates.take((forge.id, asker.address)):
             _count(forge, "over_budget")
             message = f"too many new credentials from your address are looked up at the forge {forge.name}"
             raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=_retry_after(wait), undecided="true")

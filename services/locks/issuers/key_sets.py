@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from services.common.address_rates import AddressRates
 from services.common.errors import Reason, ResourceExhausted, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.locks import metrics
-from services.locks.access.third_parties import NOBODY, AddressRates, Asker, check_may_ask
+from services.locks.access.third_parties import NOBODY, Asker, check_may_ask
 from services.locks.issuers.discovery import Endpoints, IssuerUnavailableError, Metadata
 from services.locks.issuers.keys import SigningKey, find_key
 from services.locks.issuers.refusal import refused
@@ -50,7 +51,7 @@ class KeySets:
         self._read = read
         self._stale_seconds = stale_seconds
         self._sets: dict[str, _KeySet] = {}
-        self._rates = AddressRates()
+        self._rates = AddressRates(interval=ADDRESS_REFETCH_SECONDS)
 
     async def close(self) -> None:
         """End all requests."""
@@ -83,7 +84,7 @@ class KeySets:
         check_may_ask(asker)
         seconds = found.unknown_at + REFETCH_SECONDS - time.monotonic()
         if seconds <= 0 and asker.address:
-            seconds = self._rates.take((issuer_url, asker.address), interval=ADDRESS_REFETCH_SECONDS)
+            seconds = self._rates.take((issuer_url, asker.address))
         if seconds > 0:
             message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
             raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)), undecided="true")
