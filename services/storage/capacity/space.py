@@ -87,9 +87,11 @@ class SpaceManager:
     async def require(self, size: int) -> None:
         """Raise `ResourceExhausted` (STORAGE_FULL) unless `size` bytes fit, or `Unavailable`.
 
-        A measurement of the last 50 ms, minus the bytes that this process has written since, can admit the bytes too.
+        They have to leave up to an eighth of their number free, so that whoever tries sizes does not learn exactly how
+        much is free. A measurement of the last 50 ms, minus the bytes that this process has written since, can admit
+        the bytes too.
         """
-        if not await self._fits(size):
+        if not await self._fits(_rounded(size)):
             raise storage_full()
 
     async def keep(self, upload: Reservation, count: int) -> None:
@@ -160,3 +162,9 @@ class SpaceManager:
     @property
     def _kept(self) -> int:
         return sum(upload.kept for upload in self._uploads)
+
+
+def _rounded(size: int) -> int:
+    """Return the least number, from `size` on, that has four binary digits and then zeros."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step

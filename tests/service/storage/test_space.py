@@ -60,8 +60,8 @@ async def _bring(upload: Reservation, disk: MemoryBackend, size: int) -> None:
 async def test_an_upload_keeps_what_has_arrived_and_a_little_more(make_room: MakeRoom, disk: MemoryBackend) -> None:
     """A writer that announces all there is and sends nothing leaves the rest to others; the reserve is nobody's."""
     room = make_room()
-    await room.require(900 * MIB)
-    async with room.reserve(900 * MIB) as upload:
+    await room.require(896 * MIB)
+    async with room.reserve(896 * MIB) as upload:
         assert await room.available_bytes() == 900 * MIB - LOOK_AHEAD_BYTES
         await _bring(upload, disk, 100 * MIB)
         assert 800 * MIB - LOOK_AHEAD_BYTES <= (await room.available_bytes() or 0) <= 800 * MIB
@@ -71,12 +71,13 @@ async def test_an_upload_keeps_what_has_arrived_and_a_little_more(make_room: Mak
 
 
 async def test_what_cannot_fit_is_refused_before_it_comes(make_room: MakeRoom) -> None:
-    """Be it announced to a batch or as an upload; and the refusal says nothing of how much room there is."""
+    """Be it announced to a batch or as an upload; and who tries sizes learns how much room there is to an eighth."""
     room = make_room()
-    async with room.reserve(900 * MIB):
-        left = 900 * MIB - LOOK_AHEAD_BYTES
-        await room.require(left)
-        for refused in (room.require(left + 1), room.reserve(left + 1).__aenter__()):
+    async with room.reserve(896 * MIB):
+        least = 832 * MIB
+        assert least < 900 * MIB - LOOK_AHEAD_BYTES < least * 9 // 8
+        await room.require(least)
+        for refused in (room.require(least + 1), room.reserve(least + 1).__aenter__()):
             with pytest.raises(ResourceExhausted) as caught:
                 await refused
             assert caught.value.reason == Reason.STORAGE_FULL
@@ -182,7 +183,7 @@ async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
         for _ in range(100):
             await room.require(10 * MIB)
         assert disk.looks < 3 + (time.monotonic() - began) / 0.05
-        await room.require(899 * MIB)
+        await room.require(896 * MIB)
         before = disk.looks
         # Of bytes that the disk does not know yet, as of a file that is being written.
         upload.written(500 * MIB)

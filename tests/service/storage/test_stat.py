@@ -96,10 +96,10 @@ async def test_malformed_requests(storage: RunningStorage, asked: pb.BatchStatOb
 
 async def test_intent_to_write_needs_room_for_what_is_missing(database_url: SecretStr, tmp_path: Path) -> None:
     """Announced objects that are not held must fit beside the reserve, each counted once."""
-    backend = MemoryBackend(capacity=1000)
+    backend = MemoryBackend(capacity=1004)
     async with running_storage(database_url, tmp_path, backend=backend, storage_reserve_bytes=100) as storage:
         held = await storage.write(1, bytes(200))
-        fits = [Key(oid="0" * 64, size=700), Key(oid="0" * 64, size=700), Key(oid=held, size=200)]
+        fits = [Key(oid="0" * 64, size=704), Key(oid="0" * 64, size=704), Key(oid=held, size=200)]
         answer = await storage.stub.BatchStatObjects(ask(*fits, intent=pb.INTENT_WRITE), timeout=STEP_SECONDS)
         assert [each.status for each in answer.objects] == [MISSING, MISSING, PRESENT]
         too_much = ask(*fits, Key(oid="1" * 64, size=1), intent=pb.INTENT_WRITE)
