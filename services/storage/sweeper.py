@@ -66,10 +66,8 @@ class Sweeper:
         """Give up partial uploads that have expired, and those whose object came in another way."""
         work = partial(partial_uploads.discard_ended, limit=_BATCH)
         while ended := await self._context.database.run(work):
-            for upload in ended:
-                await self._context.reservations.give_back(upload.repository_id, [upload.oid])
-            PARTIAL_UPLOADS_GIVEN_UP.inc(len(ended))
-            _log.info("gave up partial uploads", count=len(ended))
+            PARTIAL_UPLOADS_GIVEN_UP.inc(ended)
+            _log.info("gave up partial uploads", count=ended)
 
     async def _give_up_ended(self) -> None:
         writer = self._context.writer_lease

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Never
 
@@ -28,6 +29,9 @@ RENEW_SECONDS = 15.0
 LEASE_SECONDS = 60.0
 """A reservation whose process is gone, or whose upload was never announced, lasts this long."""
 
+ANNOUNCED_SECONDS = 600
+"""Announcements reserve room for this time at most."""
+
 # Each reservation in a repository adds all of them up.
 MAX_ANNOUNCED = 5_000
 """Announcements reserve nothing beyond so many reservations of a repository: the upload itself does."""
@@ -45,9 +49,14 @@ class _Parties(NamedTuple):
     user_id: int | None
 
 
+class _Term(NamedTuple):
+    seconds: float
+    most_announced: int | None
+
+
 class _Announcement(NamedTuple):
     parties: _Parties
-    seconds: float
+    term: _Term
     sizes: Mapping[str, int]
 
 
@@ -56,6 +65,14 @@ class _Asked(NamedTuple):
     oid: str
     size: int
     id: int
+
+
+@dataclass
+class Room:
+    """The room of a running upload."""
+
+    is_needed: bool = True
+    """If false at the end of the block, the upload is not complete, and its room is given back."""
 
 
 def refusal_of(admission: Admission) -> ResourceExhausted:
@@ -81,27 +98,32 @@ class QuotaReservations:
     async def announce(
         self, repository_id: int, sizes: Mapping[str, int], *, seconds: float, user_id: int | None
     ) -> dict[str, Admission] | None:
-        """Reserve room for announced objects, by oid, in order, while they fit; None without a quota.
+        """Admit announced objects, by oid, in order, while they fit; None without a quota. Raises `Unavailable`.
 
-        A reservation lasts for `seconds`, unless the upload ends before. Raises `Unavailable`.
+        Room is reserved for those that a tenth of what is left has room for, with all that the user has announced: for
+        `seconds`, at most `ANNOUNCED_SECONDS`, which 0 stands for, unless the upload ends before.
         """
-        parties = _Parties(repository_id, user_id)
-        if not sizes or not self._are_limited(parties):
-            return None
-        return await self._announcements.submit(_Announcement(parties, seconds, sizes))
+        term = _Term(min(seconds or ANNOUNCED_SECONDS, ANNOUNCED_SECONDS), MAX_ANNOUNCED)
+        return await self._announced(_Parties(repository_id, user_id), term, sizes)
+
+    async def reserve(
+        self, repository_id: int, sizes: Mapping[str, int], *, user_id: int | None
+    ) -> dict[str, Admission] | None:
+        """Reserve room for objects that the caller is about to add without an upload; else as `announce`."""
+        return await self._announced(_Parties(repository_id, user_id), _Term(LEASE_SECONDS, None), sizes)
 
     @asynccontextmanager
     async def admitted(
         self, repository_id: int, oid: str, size: int, *, user_id: int | None, ends_when_cancelled: bool = True
-    ) -> AsyncIterator[None]:
-        """Keep room for an upload while the block runs; a block that fails gives it back.
+    ) -> AsyncIterator[Room]:
+        """Keep room for an upload while the block runs; a block that fails, or needs it no more, gives it back.
 
         If a block goes on elsewhere when it is cancelled, `ends_when_cancelled` is false: its commit ends the
         reservation. Raises `ResourceExhausted` (QUOTA_EXCEEDED) if no room is reserved and the upload does not fit.
         """
         parties = _Parties(repository_id, user_id)
         if not self._are_limited(parties):
-            yield
+            yield Room()
             return
         id_ = secrets.randbits(63)
         try:
@@ -112,14 +134,17 @@ class QuotaReservations:
         if not admission.is_admitted:
             raise refusal_of(admission)
         self._running[id_] = ReservedUpload(repository_id, oid, size, user_id, id_)
+        room = Room()
         try:
-            yield
+            yield room
         except BaseException as error:
             del self._running[id_]
             if ends_when_cancelled or not isinstance(error, asyncio.CancelledError):
                 await run_to_completion(self.give_back(repository_id, [oid], upload_id=id_))
             raise
         del self._running[id_]
+        if not room.is_needed:
+            await self.give_back(repository_id, [oid], upload_id=id_)
 
     async def give_back(self, repository_id: int, oids: Sequence[str], *, upload_id: int | None = None) -> None:
         """End reservations before their time, except for those that uploads but this one need.
@@ -146,15 +171,14 @@ class QuotaReservations:
             await self._database.run(partial(reservations.renew, reserved=reserved, seconds=LEASE_SECONDS))
 
     async def _announce_group(self, group: Sequence[_Announcement]) -> list[dict[str, Admission]]:
-        sizes_of: dict[tuple[_Parties, float], dict[str, int]] = {}
-        for parties, seconds, sizes in group:
-            asked = sizes_of.setdefault((parties, seconds), {})
+        sizes_of: dict[tuple[_Parties, _Term], dict[str, int]] = {}
+        for parties, term, sizes in group:
+            asked = sizes_of.setdefault((parties, term), {})
             asked.update({oid: max(size, asked.get(oid, 0)) for oid, size in sizes.items()})
         found = {
-            (parties, seconds): await self._reserve(parties, sizes, seconds=seconds, most_announced=MAX_ANNOUNCED)
-            for (parties, seconds), sizes in sizes_of.items()
+            (parties, term): await self._reserve(parties, sizes, term) for (parties, term), sizes in sizes_of.items()
         }
-        return [{oid: found[parties, seconds][oid] for oid in sizes} for parties, seconds, sizes in group]
+        return [{oid: found[parties, term][oid] for oid in sizes} for parties, term, sizes in group]
 
     async def _admit_group(self, group: Sequence[_Asked]) -> list[Admission]:
         by_parties: dict[_Parties, list[_Asked]] = {}
@@ -164,7 +188,7 @@ class QuotaReservations:
         for parties, uploads in by_parties.items():
             # Sorted, so that the largest size of an object counts.
             sizes = {asked.oid: asked.size for asked in sorted(uploads, key=lambda asked: asked.size)}
-            admitted = await self._reserve(parties, sizes, seconds=LEASE_SECONDS, uploads=uploads)
+            admitted = await self._reserve(parties, sizes, _Term(LEASE_SECONDS, None), uploads)
             found |= {(parties, oid): admission for oid, admission in admitted.items()}
         return [found[asked.parties, asked.oid] for asked in group]
 
@@ -172,23 +196,22 @@ class QuotaReservations:
         is_repository_limited = self._limits.quota_of(parties.repository_id) is not None
         return is_repository_limited or self._limits.user_quota_of(parties.user_id) is not None
 
+    async def _announced(self, parties: _Parties, term: _Term, sizes: Mapping[str, int]) -> dict[str, Admission] | None:
+        if not sizes or not self._are_limited(parties):
+            return None
+        return await self._announcements.submit(_Announcement(parties, term, sizes))
+
     async def _reserve(
-        self,
-        parties: _Parties,
-        sizes: dict[str, int],
-        *,
-        seconds: float,
-        uploads: Sequence[_Asked] = (),
-        most_announced: int | None = None,
+        self, parties: _Parties, sizes: dict[str, int], term: _Term, uploads: Sequence[_Asked] = ()
     ) -> dict[str, Admission]:
         statement = reserve_statement(
             parties.repository_id,
             self._limits.quota_of(parties.repository_id),
             sizes,
-            seconds=seconds,
+            seconds=term.seconds,
             user_id=parties.user_id,
             user_quota=self._limits.user_quota_of(parties.user_id),
             uploads=[(asked.oid, asked.id) for asked in uploads],
-            most_announced=most_announced,
+            most_announced=term.most_announced,
         )
         return admissions(sizes, await self._database.fetch(statement))

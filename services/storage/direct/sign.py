@@ -8,6 +8,7 @@ from services.common.errors import Unavailable
 from services.common.observability.logs import get_logger
 from services.storage.backends.signing import SignedUrl, Signer
 from services.storage.blob_names import new_name
+from services.storage.capacity.reservations import ANNOUNCED_SECONDS
 from services.storage.context import StorageContext
 from services.storage.errors import repository_deleted, store_gone
 from services.storage.index import client_uploads, objects
@@ -33,7 +34,10 @@ async def sign_objects(
     seconds: int,
     user_id: int | None = None,
 ) -> list[SignedUrl | None]:
-    """Return signed URLs, in order; None for a relayed object. Raises what SignObjectUrls documents."""
+    """Return signed URLs, in order; None for a relayed object. Raises what SignObjectUrls documents.
+
+    Where there is a quota, uploads are signed only for objects for which room is reserved, and for no longer than that.
+    """
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
     held: dict[ObjectKey, Sequence[BlobLocation]] = {}
@@ -41,7 +45,9 @@ async def sign_objects(
     if intent is Intent.WRITE:
         sizes = {key.oid: key.size for key in keys}
         admitted = await announce(context, repository_id, sizes, seconds=seconds, user_id=user_id)
-        wanted = {key for key in wanted if admitted is None or admitted[key.oid].is_admitted}
+        if admitted is not None:
+            wanted = {key for key in wanted if admitted[key.oid].is_reserved}
+            seconds = min(seconds, ANNOUNCED_SECONDS)
     if intent is Intent.READ:
         found = await context.lookups.locate(repository_id, {key.oid for key in keys})
         context.reads.note(repository_id, found)
@@ -67,7 +73,11 @@ async def sign_found(
         return [None] * len(keys)
     answered = list(zip(keys, stats, strict=True))
     moved = Status.PRESENT if intent is Intent.READ else Status.MISSING
-    wanted = {key for key, stat in answered if stat.status is moved}
+    wanted = {
+        key for key, stat in answered if stat.status is moved and (stat.admission is None or stat.admission.is_reserved)
+    }
+    if any(stat.admission is not None for stat in stats):
+        seconds = min(seconds, ANNOUNCED_SECONDS)
     held = {ObjectKey(key.oid, stat.size): stat.locations for key, stat in answered}
     try:
         signed = await _sign(context, repository_id, wanted, held, intent, seconds)

@@ -23,7 +23,7 @@ class PartialUpload(StorageModel, table=True):
     oid: str = Field(sa_type=String(64, collation="C"))
     size: int = Field(sa_type=BigInteger)
     """The size of the whole object in bytes, as the client announces it."""
-    user_id: int = Field(sa_type=BigInteger)
+    user_id: int = Field(sa_type=BigInteger, index=True)
     """The user who brings it; 0 for nobody."""
     received: int = Field(sa_type=BigInteger)
     """The bytes in the parts, which follow each other without gaps."""

@@ -22,6 +22,9 @@ LEASE_SECONDS = 10
 MAX_PER_REPOSITORY = 10_000
 """The most partial uploads of a repository."""
 
+MAX_PER_USER = 1_000
+"""The most of them that are of one user, so that no user takes those of all."""
+
 MAX_PARTS = 10_000
 """An upload with so many parts, which no client has that means well, begins anew."""
 
@@ -42,10 +45,10 @@ _PARTS = """
 _COUNT_PARTS = "SELECT count(*) FROM storage.partial_upload_parts WHERE upload_id = $1::bigint"
 _LOCK = text("""
     SELECT id, received, holder, held_until > clock_timestamp() AS is_held,
-        expires_at <= clock_timestamp() AS is_expired
+        size <> :size OR expires_at <= clock_timestamp() AS is_over
     FROM storage.partial_uploads
-    WHERE repository_id = :repository_id AND oid = :oid AND size = :size AND user_id = :user_id
-    FOR UPDATE
+    WHERE repository_id = :repository_id AND oid = :oid AND user_id = :user_id
+    ORDER BY id FOR UPDATE
 """)
 _TAKE = text(
     f"UPDATE storage.partial_uploads SET holder = :holder, held_until = {_UNTIL} WHERE id = :id"  # noqa: S608 - ours
@@ -54,7 +57,10 @@ _ADD = text(f"""
     INSERT INTO storage.partial_uploads
         (repository_id, oid, size, user_id, received, holder, held_until, expires_at)
     SELECT :repository_id, :oid, :size, :user_id, 0, :holder, {_UNTIL}, clock_timestamp() + CAST(:kept AS interval)
-    WHERE (SELECT count(*) FROM storage.partial_uploads WHERE repository_id = :repository_id) < :most
+    WHERE (
+        SELECT count(*) < :most AND count(*) FILTER (WHERE user_id = :user_id) < :most_of_user
+        FROM storage.partial_uploads WHERE repository_id = :repository_id
+    )
     ON CONFLICT DO NOTHING
     RETURNING id
 """)  # noqa: S608 - our own number
@@ -88,7 +94,7 @@ _DISCARD = """
     WITH gone AS (
         DELETE FROM storage.partial_uploads WHERE id = ANY (ARRAY(
             SELECT id FROM storage.partial_uploads AS upload WHERE {condition} ORDER BY id LIMIT :limit FOR UPDATE
-        )) RETURNING id, repository_id, oid
+        )) RETURNING id
     ), parts AS (
         DELETE FROM storage.partial_upload_parts AS part USING gone WHERE part.upload_id = gone.id
         RETURNING part.store_id, part.name
@@ -96,7 +102,7 @@ _DISCARD = """
         INSERT INTO storage.discards (store_id, name, due_at) SELECT store_id, name, now() FROM parts
         ON CONFLICT DO NOTHING
     )
-    SELECT repository_id, oid FROM gone
+    SELECT id FROM gone
 """
 _DISCARD_OWN = text(_DISCARD.format(condition="id = :id AND holder = :holder"))
 _DISCARD_ID = text(_DISCARD.format(condition="id = :id"))
@@ -138,11 +144,11 @@ class Found(NamedTuple):
     is_held: bool
 
 
-class Discarded(NamedTuple):
-    """The object of a partial upload whose parts are to be deleted."""
+class Taken(NamedTuple):
+    """A partial upload whose lease a call has got, and whether parts of another were discarded for it."""
 
-    repository_id: int
-    oid: str
+    id: int
+    has_discarded: bool
 
 
 class Part(NamedTuple):
@@ -191,37 +197,40 @@ def offset_mismatch(received: int, offset: int) -> FailedPrecondition:
 
 async def take(
     connection: AsyncConnection, key: PartialKey, holder: int, *, offset: int, kept: datetime.timedelta
-) -> int:
-    """Take the lease of a partial upload that has `offset` bytes, and return its id; make one for the offset 0.
+) -> Taken:
+    """Take the lease of a partial upload that has `offset` bytes; make one for the offset 0.
 
-    A new one is kept for the time `kept`. May be repeated after it has succeeded. Raises `Aborted`
-    (UPLOAD_IN_PROGRESS), `FailedPrecondition` (OFFSET_MISMATCH), `ResourceExhausted` (RATE_LIMITED) and `NotFound`.
+    A new one is kept for the time `kept`, and one of the same user and object with another size is discarded: an object
+    has one size. May be repeated after it has succeeded. Raises `Aborted` (UPLOAD_IN_PROGRESS), `FailedPrecondition`
+    (OFFSET_MISMATCH), `ResourceExhausted` (RATE_LIMITED) and `NotFound`.
     """
     # A deletion of the repository waits for this transaction, or has ended before.
     await objects.lock(connection, [], into=[key.repository_id])
     if await objects.is_deleted(connection, key.repository_id):
         raise repository_deleted()
     values = key._asdict()
-    found = (await connection.execute(_LOCK, values)).one_or_none()
-    if found is not None and found.is_held and found.holder != holder:
+    rows = (await connection.execute(_LOCK, values)).all()
+    if any(row.is_held and row.holder != holder for row in rows):
         raise in_progress()
-    if found is not None and found.is_expired:
-        await connection.execute(_DISCARD_ID, {"id": found.id, "limit": 1})
-        found = None
+    over = [row.id for row in rows if row.is_over]
+    for id_ in over:
+        await connection.execute(_DISCARD_ID, {"id": id_, "limit": 1})
+    found = next((row for row in rows if not row.is_over), None)
     received = 0 if found is None else found.received
     if offset != received:
         raise offset_mismatch(received, offset)
     if found is not None:
         await connection.execute(_TAKE, {"id": found.id, "holder": holder})
-        return int(found.id)
-    values |= {"holder": holder, "kept": kept, "most": MAX_PER_REPOSITORY}
+        return Taken(found.id, bool(over))
+    values |= {"holder": holder, "kept": kept, "most": MAX_PER_REPOSITORY, "most_of_user": MAX_PER_USER}
     if (added := await connection.scalar(_ADD, values)) is not None:
-        return int(added)
+        return Taken(added, bool(over))
     # Another call has just added it.
-    if (await connection.execute(_LOCK, values)).one_or_none() is not None:
+    if (await connection.execute(_LOCK, values)).first() is not None:
         raise in_progress()
     raise ResourceExhausted(
-        Reason.RATE_LIMITED, f"the repository has {MAX_PER_REPOSITORY} partial uploads, as many as it may have"
+        Reason.RATE_LIMITED,
+        f"partial uploads: expected at most {MAX_PER_USER} of a user in a repository, and {MAX_PER_REPOSITORY} of all",
     )
 
 
@@ -271,6 +280,6 @@ async def discard_in_store(connection: AsyncConnection, store_id: int) -> None:
     await connection.execute(_DISCARD_IN_STORE, {"store_id": store_id, "limit": None})
 
 
-async def discard_ended(connection: AsyncConnection, *, limit: int) -> list[Discarded]:
-    """Forget up to `limit` uploads that have expired, or whose object is held without them, and return them."""
-    return [Discarded(*row) for row in await connection.execute(_DISCARD_ENDED, {"limit": limit})]
+async def discard_ended(connection: AsyncConnection, *, limit: int) -> int:
+    """Forget up to `limit` uploads that have expired, or whose object is held without them; return how many."""
+    return len((await connection.execute(_DISCARD_ENDED, {"limit": limit})).all())

@@ -4,13 +4,10 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, any_, cast, exists, func, select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlmodel import col
 
 from services.database.statement import Statement
-from services.storage.index.models import Object
-from services.storage.index.quota_models import Reservation
 
 
 class Refusal(IntEnum):
@@ -24,16 +21,18 @@ class Refusal(IntEnum):
 class Admission(NamedTuple):
     """The answer for one object: admitted if `refused_by` is `NONE`; and how much of the quota is used.
 
-    `used` has what is held and what is reserved. Both numbers are 0 if the reservation was there already.
+    `used` has what is held and what is reserved. Both numbers are 0 if the reservation was there already. With
+    `is_reserved`, room is reserved for the object; without, its upload has to find room when it begins.
     """
 
     refused_by: Refusal
     used: int
     quota: int
+    is_reserved: bool
 
     @property
     def is_admitted(self) -> bool:
-        """True if room is reserved for the object, or if it needs none."""
+        """True if the object fits, or needs no room."""
         return self.refused_by is Refusal.NONE
 
 
@@ -48,8 +47,8 @@ class ReservedUpload(NamedTuple):
     """A number that no other upload has."""
 
 
-_RESERVE = "SELECT refused_by, used, quota FROM storage.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-# In the order in which `storage.reserve` takes its rows, so that two transactions do not deadlock.
+_RESERVE = "SELECT refused_by, used, quota, is_reserved FROM storage.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+# In the order in which `storage.admit` takes its rows, so that two transactions do not deadlock.
 _RENEW = text("""
     INSERT INTO storage.reservations AS kept (repository_id, oid, size, user_id, expires_at, uploads)
     SELECT one.repository_id, one.oid, max(one.size), max(one.user_id),
@@ -88,6 +87,22 @@ _DELETE_EXPIRED = text("""
         LIMIT :limit FOR UPDATE SKIP LOCKED
     ))
 """)
+# As `storage.admit` counts them.
+_RESERVED_BYTES = text("""
+    SELECT live.repository_id, sum(live.size) FROM (
+        SELECT repository_id, oid, size FROM storage.reservations WHERE expires_at > clock_timestamp()
+        UNION ALL
+        SELECT came.repository_id, came.oid, greatest(came.received - coalesce(kept.size, 0), 0)
+        FROM storage.partial_uploads AS came
+        LEFT JOIN storage.reservations AS kept ON kept.repository_id = came.repository_id AND kept.oid = came.oid
+            AND coalesce(kept.user_id, 0) = came.user_id AND kept.expires_at > clock_timestamp()
+    ) AS live
+    WHERE live.repository_id = ANY(CAST(:repository_ids AS bigint[])) AND NOT EXISTS (
+        SELECT FROM storage.objects AS held
+        WHERE held.repository_id = live.repository_id AND held.oid = live.oid AND held.removed_at IS NULL
+    )
+    GROUP BY 1
+""")
 
 
 def reserve_statement(
@@ -104,8 +119,9 @@ def reserve_statement(
     """Return the statement that reserves room for objects, in order, while they fit; see `admissions`.
 
     A reservation lasts for `seconds` at least. Nothing is reserved for objects that the repository holds. `uploads`
-    has the oid and the id of the running uploads. Where a repository has `most_announced` reservations already, more
-    objects are admitted without one.
+    has the oid and the id of the running uploads. Announcements name `most_announced`: where a repository has so many
+    reservations already, and beyond a tenth of what its quota leaves to the user's announcements, more objects are
+    admitted without one.
     """
     parties = (repository_id, quota, user_id, user_quota)
     running = ([oid for oid, _ in uploads], [id_ for _, id_ in uploads])
@@ -115,8 +131,8 @@ def reserve_statement(
 def admissions(sizes: Collection[str], rows: Sequence[Sequence[int]]) -> dict[str, Admission]:
     """Return the rows of `reserve_statement` by oid."""
     return {
-        oid: Admission(Refusal(refused_by), used, quota)
-        for oid, (refused_by, used, quota) in zip(sizes, rows, strict=True)
+        oid: Admission(Refusal(refused_by), used, quota, bool(is_reserved))
+        for oid, (refused_by, used, quota, is_reserved) in zip(sizes, rows, strict=True)
     }
 
 
@@ -140,19 +156,6 @@ async def delete_expired(connection: AsyncConnection, *, limit: int) -> None:
 
 
 async def reserved_bytes(connection: AsyncConnection, repository_ids: Collection[int]) -> dict[int, int]:
-    """Return the bytes that are reserved in each of the repositories that have reservations."""
-    held = exists().where(
-        col(Object.repository_id) == col(Reservation.repository_id),
-        col(Object.oid) == col(Reservation.oid),
-        col(Object.removed_at).is_(None),
-    )
-    statement = (
-        select(col(Reservation.repository_id), func.sum(col(Reservation.size)))
-        .where(
-            col(Reservation.repository_id) == any_(cast(list(repository_ids), ARRAY(BigInteger))),
-            col(Reservation.expires_at) > func.clock_timestamp(),
-            ~held,
-        )
-        .group_by(col(Reservation.repository_id))
-    )
-    return {row[0]: int(row[1]) for row in await connection.execute(statement)}
+    """Return the bytes that are reserved in each of the repositories that have reservations or partial uploads."""
+    rows = await connection.execute(_RESERVED_BYTES, {"repository_ids": list(repository_ids)})
+    return {row[0]: int(row[1]) for row in rows}

@@ -14,7 +14,6 @@ from services.storage.context import StorageContext
 from services.storage.index.contents import BlobLocation
 from services.storage.index.partial_uploads import Part, offset_mismatch
 from services.storage.objects.partial_upload import Kept, complete, is_held, require_enabled
-from services.storage.objects.stat import announce
 from services.storage.uploads.append_stream import AppendHeader, AppendStream
 from services.storage.uploads.checksum import ChecksumVerifier
 from services.storage.uploads.commit import commit_own
@@ -48,14 +47,15 @@ async def append_partial_upload(context: StorageContext, stream: AppendStream) -
             raise offset_mismatch(key.size, header.offset)
         return Kept(key.size)
     await context.quota.check(key.repository_id)
-    # Parts take room until they expire.
-    seconds = int(context.partial_uploads_kept.total_seconds())
-    await announce(context, key.repository_id, {key.oid: key.size}, seconds=seconds, user_id=key.user_id or None)
-    appended = await run_to_completion(_append(context, header, stream))
-    if appended.offset < key.size:
-        return Kept(appended.offset, appended.expires_at)
-    if not appended.is_committed:
-        await complete(context, key)
+    user_id = key.user_id or None
+    async with context.reservations.admitted(key.repository_id, key.oid, key.size, user_id=user_id) as room:
+        appended = await run_to_completion(_append(context, header, stream))
+        if appended.offset < key.size:
+            # The bytes that have come count by themselves.
+            room.is_needed = False
+            return Kept(appended.offset, appended.expires_at)
+        if not appended.is_committed:
+            await complete(context, key)
     return Kept(key.size)
 
 
@@ -149,7 +149,7 @@ class _Appending:
                     chunk = await self._read(length - count, seconds=_SILENT_SECONDS) if count < length else b""
                 is_object = tally is not None and count == size
                 if tally is not None and is_object:
-                    await self._verify(tally)
+                    _verify(tally)
                 self._lease.is_busy = True
                 await upload.finish()
             if is_object:
@@ -173,14 +173,6 @@ class _Appending:
             await asyncio.gather(tally.hash(chunk), upload.write(chunk))
         self._reservation.written(len(chunk))
 
-    async def _verify(self, tally: ChecksumVerifier) -> None:
-        try:
-            tally.finish()
-        except InvalidArgument as error:
-            metrics.count_rejected(error.reason)
-            await self._context.reservations.give_back(self._header.repository_id, [self._header.oid])
-            raise
-
     async def _commit(self, target: UploadTarget) -> None:
         """Make the part the blob of the object."""
         await commit_own(self._context, self._header, [target])
@@ -188,3 +180,11 @@ class _Appending:
         self._is_committed = True
         if self._context.stores.replicas():
             self._context.copy_wanted.set()
+
+
+def _verify(tally: ChecksumVerifier) -> None:
+    try:
+        tally.finish()
+    except InvalidArgument as error:
+        metrics.count_rejected(error.reason)
+        raise

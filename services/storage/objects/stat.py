@@ -44,8 +44,6 @@ class ObjectStat(NamedTuple):
 
 _MISSING, _DAMAGED = ObjectStat(Status.MISSING), ObjectStat(Status.DAMAGED)
 _TO_BE_WRITTEN = (Status.MISSING, Status.DAMAGED)
-# The time for which room is kept for an upload that is announced without a time.
-_ANNOUNCED_SECONDS = 600
 
 
 async def stat_objects(
@@ -59,13 +57,11 @@ async def stat_objects(
 ) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents.
 
-    Where the repository or the user has a quota, room for the objects to be written is reserved for `seconds`.
+    Where the repository or the user has a quota, room for the objects to be written is reserved as `announce` does.
     """
     located = await context.lookups.locate(repository_id, {key.oid for key in keys})
-    term = seconds or _ANNOUNCED_SECONDS
     if intent is Intent.WRITE:
-        located = await _with_room(context, repository_id, located, seconds=term, user_id=user_id)
-        located = await announced(context, repository_id, located)
+        located = await _settled(context, repository_id, located, user_id=user_id)
     if intent is Intent.READ:
         context.reads.note(repository_id, located)
     found = {entry.oid: _answer(entry) for entry in located}
@@ -74,7 +70,7 @@ async def stat_objects(
         await context.quota.check(repository_id)
     if intent is Intent.WRITE and (sizes := missing_sizes(keys, answers)):
         await context.quota.check(repository_id)
-        admitted = await announce(context, repository_id, sizes, seconds=term, user_id=user_id)
+        admitted = await announce(context, repository_id, sizes, seconds=seconds, user_id=user_id)
         if admitted is not None:
             sizes = {oid: size for oid, size in sizes.items() if admitted[oid].is_admitted}
             answers = [_announced(key, answer, admitted) for key, answer in zip(keys, answers, strict=True)]
@@ -100,15 +96,19 @@ async def announce(
     return admitted
 
 
-async def _with_room(
-    context: StorageContext, repository_id: int, located: list[Located], *, seconds: int, user_id: int | None
+async def _settled(
+    context: StorageContext, repository_id: int, located: list[Located], *, user_id: int | None
 ) -> list[Located]:
-    """Leave out what was removed as garbage and has no room: what is held again without an upload needs room too."""
+    """Return as `announced`, without garbage that has no room: what is held again without an upload needs room too."""
     sizes = {entry.oid: entry.size for entry in located if entry.is_collected}
-    admitted = await context.reservations.announce(repository_id, sizes, seconds=seconds, user_id=user_id)
+    admitted = await context.reservations.reserve(repository_id, sizes, user_id=user_id)
     if admitted is None:
-        return located
-    return [entry for entry in located if entry.oid not in admitted or admitted[entry.oid].is_admitted]
+        return await announced(context, repository_id, located)
+    fitting = [entry for entry in located if entry.oid not in admitted or admitted[entry.oid].is_admitted]
+    settled = await announced(context, repository_id, fitting)
+    # Also of those that the bin has no more, which have to be uploaded.
+    await context.reservations.give_back(repository_id, list(admitted))
+    return settled
 
 
 def missing_sizes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> dict[str, int]:

@@ -51,7 +51,10 @@ class PartialUploadLease:
         """
         holder = secrets.randbits(63)
         take = partial(partial_uploads.take, key=key, holder=holder, offset=offset, kept=context.partial_uploads_kept)
-        lease = cls(context, await context.database.run(take), holder)
+        taken = await context.database.run(take)
+        if taken.has_discarded:
+            context.sweep_wanted.set()
+        lease = cls(context, taken.id, holder)
         try:
             async with running(lease._renew()):
                 yield lease

@@ -166,11 +166,11 @@ async def test_limits_and_counters_come_back(
     await storage.write(1, bytes(50), user_id=7)
     await storage.write(2, bytes(50), user_id=artist)
     await storage.delete(1, await storage.write(1, REMOVED))
-    await storage.announce(1, ("a" * 64, 30))
+    await storage.announce(1, ("a" * 64, 15))
     day = "INSERT INTO storage.daily_usage VALUES (1, current_date - 40, 1, 5)"
     await _rows(postgres, installation.place, day)
     before = await storage.usage(1)
-    assert before.reserved_bytes == 30
+    assert before.reserved_bytes == 15
     await installation.place.run("backup", target)
     await empty_place.run("restore", target)
     async with running_installation(empty_place) as new:

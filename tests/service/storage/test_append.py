@@ -344,18 +344,50 @@ async def test_a_removed_object(shared: RunningStorage, repository_id: int) -> N
 
 @pytest.mark.shared_storage
 async def test_quota(shared: RunningStorage, sql: Sql, repository_id: int) -> None:
-    """Room is reserved for a partial upload until it ends, and given back when its bytes are refused."""
-    reserved = f"FROM storage.reservations WHERE repository_id = {repository_id}"
+    """A running upload takes the room of all its bytes, and one that broke off that of those that have come."""
+
+    async def used() -> tuple[int, int]:
+        usage = await shared.usage(repository_id)
+        return usage.object_bytes, usage.reserved_bytes
+
     await shared.limit(repository_id, quota=5000)
-    upload = PartialUpload(shared, os.urandom(3000), repository_id, user_id=7, oid=oid_of(b"another"))
-    await upload.append(0, 1000)
-    assert await sql(f"SELECT size, expires_at > now() + interval '6 days' {reserved}") == "3000|t"
-    second = PartialUpload(shared, os.urandom(3000), repository_id, user_id=7)
-    assert await second.refusal(0, 3000) == ("QUOTA_EXCEEDED", "")
-    assert await upload.refusal(1000, 3000) == ("HASH_MISMATCH", "")
-    await second.append_all([1000])
-    assert (await shared.usage(repository_id)).object_bytes == 3000
-    assert await sql(f"SELECT count(*) {reserved}") == "0"
+    upload = PartialUpload(shared, os.urandom(3000), repository_id, user_id=7)
+    call = await upload.begin(0)
+    await until_answer((0, 3000), used)
+    other = PartialUpload(shared, os.urandom(3000), repository_id, user_id=8, oid=oid_of(b"another"))
+    assert await other.refusal(0, 3000) == ("QUOTA_EXCEEDED", "")
+    await call.send(upload.data[:1000])
+    assert (await call.end()).offset == 1000
+    assert await used() == (0, 1000)
+    await other.append(0, 2000)
+    assert await used() == (0, 3000)
+    # What the first user lacks of it fits; and what has come of it fits no second time.
+    await upload.append(1000, 3000)
+    assert await used() == (3000, 2000)
+    assert (await failure(shared.write(repository_id, b"x"))).reason == "QUOTA_EXCEEDED"
+    await shared.limit(repository_id, quota=6000)
+    assert await other.refusal(2000, 3000) == ("HASH_MISMATCH", "")
+    assert await used() == (3000, 0)
+    left = f"SELECT count(*) FROM storage.reservations WHERE repository_id = {repository_id}"  # noqa: S608 - an id
+    assert await sql(left) == "0"
+
+
+@pytest.mark.shared_storage
+async def test_one_user_leaves_room_for_others(
+    shared: RunningStorage, repository_id: int, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user has so many partial uploads in a repository, and one size of an object; others go on."""
+    monkeypatch.setattr("services.storage.index.partial_uploads.MAX_PER_USER", 2)
+    uploads = [PartialUpload(shared, os.urandom(3000), repository_id, user_id=7) for _ in range(3)]
+    for upload in uploads[:2]:
+        await upload.append(0, 1000)
+    assert await uploads[2].refusal(0, 1000) == ("RATE_LIMITED", "")
+    await PartialUpload(shared, uploads[2].data, repository_id, user_id=8).append(0, 1000)
+    again = PartialUpload(shared, bytes(2000), repository_id, user_id=7, oid=uploads[0].named)
+    await again.append(0, 500)
+    kept = f"FROM storage.partial_uploads WHERE repository_id = {repository_id}"
+    assert await sql(f"SELECT string_agg(received::text, ' ' ORDER BY id) {kept}") == "1000 1000 500"
+    assert (await uploads[1].append(1000, 3000)).offset == 3000
 
 
 @pytest.mark.shared_storage

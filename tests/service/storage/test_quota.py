@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 OVER_QUOTA, DAMAGED = pb.OBJECT_STATUS_OVER_QUOTA, pb.OBJECT_STATUS_DAMAGED
+ALICE, BOB = 11, 12
 MEGABYTE = 1_000_000
 CONNECTIONS = 8
 
@@ -105,42 +107,46 @@ async def test_of_twelve_files_ten_are_stored(
 async def test_of_twelve_direct_files_ten_are_stored(
     seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path
 ) -> None:
-    """The same with clients at the store itself: what is not reserved gets no address."""
+    """The same with clients at the store itself: what is not reserved gets no address, and is judged on its way."""
     files = {oid_of(data): data for data in (some_bytes(10_000) for _ in range(12))}
     async with direct_storage(seaweedfs, database_url, tmp_path, storage_quota=100_000) as direct:
         await direct.wait_signing(pb.INTENT_WRITE)
-        stored: list[str] = []
+        signed: list[str] = []
 
         async def bring(some: list[str]) -> None:
             keys = [(oid, len(files[oid])) for oid in some]
             stats = await direct.found_and_signed(1, *keys, intent=pb.INTENT_WRITE)
             for oid, stat in zip(some, stats, strict=True):
-                assert stat.HasField("signed") == (stat.status == MISSING)
-                if stat.status == MISSING:
+                if stat.HasField("signed"):
+                    signed.append(oid)
                     assert await direct.put(stat.signed, files[oid]) == 200
                     await direct.confirm(1, files[oid])
-                    stored.append(oid)
+                elif stat.status == MISSING:
+                    await refusal(direct.service.write(1, files[oid]))
 
         oids = list(files)
         await asyncio.gather(*(bring(oids[start : start + 3]) for start in range(0, 12, 3)))
         usage = await direct.service.usage(1)
-        assert (len(stored), usage.object_bytes, usage.reserved_bytes) == (10, 100_000, 0)
+        # Of nothing that is left, a tenth has room for a second one.
+        assert (len(signed), usage.object_bytes, usage.reserved_bytes) == (1, 100_000, 0)
 
 
 async def test_a_direct_upload_is_judged_when_it_is_confirmed(
     seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, sql: Sql
 ) -> None:
     """An address that outlives its reservation brings no more than fits, and its bytes are given up."""
-    async with direct_storage(seaweedfs, database_url, tmp_path, storage_quota=10_000) as direct:
+    async with direct_storage(seaweedfs, database_url, tmp_path, storage_quota=100_000) as direct:
         await direct.wait_signing(pb.INTENT_WRITE)
-        late, other = some_bytes(6_000), some_bytes(6_000)
-        assert await direct.put(await direct.upload_url(1, late), late) == 200
+        late = some_bytes(6_000)
+        signed = await direct.upload_url(1, late, seconds=3600)
+        assert signed.expires_at.seconds <= time.time() + 601
+        assert await direct.put(signed, late) == 200
         await sql("DELETE FROM storage.reservations")
-        await direct.bring(1, other)
+        await direct.service.write(1, some_bytes(95_000))
         error = await failure(direct.confirm(1, late))
-        assert (error.reason, error.message) == ("QUOTA_EXCEEDED", "6 kB of 10 kB used")
+        assert (error.reason, error.message) == ("QUOTA_EXCEEDED", "95 kB of 100 kB used")
         await until(lambda: _are_gone(direct, late))
-        assert (await direct.service.usage(1)).object_bytes == 6_000
+        assert (await direct.service.usage(1)).object_bytes == 95_000
 
 
 async def _are_gone(direct: DirectStorage, data: bytes) -> bool:
@@ -151,21 +157,43 @@ async def test_what_does_not_fit_is_refused_for_each_object(storage: RunningStor
     """In the order asked, with how much is used; what is held or damaged needs no room."""
     await storage.limit(1, quota=100)
     held = await storage.write(1, bytes(30))
-    small, large, last, first = named(10), named(61), named(30), named(30)
+    small, large, last, first = named(7), named(61), named(30), named(30)
     answer = await storage.announce(1, first, (held, 30), large, small, last)
     statuses = [stat.status for stat in answer.objects]
     assert statuses == [MISSING, PRESENT, OVER_QUOTA, MISSING, MISSING]
     assert (answer.objects[2].over_quota.used_bytes, answer.objects[2].over_quota.quota_bytes) == (60, 100)
-    assert (answer.quota.used_bytes, answer.quota.quota_bytes) == (100, 100)
+    assert (answer.quota.used_bytes, answer.quota.quota_bytes) == (97, 100)
     # Where nothing fits, the whole call is refused; and asking again for what is reserved takes no more room.
-    error = await failure(storage.announce(1, large, named(1)))
+    error = await failure(storage.announce(1, named(71), named(64)))
     assert (error.status.name, error.reason, error.message) == (
         "RESOURCE_EXHAUSTED",
         "QUOTA_EXCEEDED",
-        "100 bytes of 100 bytes used",
+        "37 bytes of 100 bytes used",
     )
     assert [stat.status for stat in (await storage.announce(1, first, small, last)).objects] == [MISSING] * 3
-    assert (await storage.usage(1)).reserved_bytes == 70
+    assert (await storage.usage(1)).reserved_bytes == 7
+
+
+async def test_one_batch_leaves_room_for_others(storage: RunningStorage, sql: Sql) -> None:
+    """A user's announcements reserve a tenth of what is left; the uploads themselves take the room that there is."""
+    await storage.limit(1, quota=1000)
+    files = [some_bytes(50) for _ in range(20)]
+    whole = [(oid_of(data), 50) for data in files]
+    for batch in (whole, [named(900)], whole[10:]):
+        answer = await storage.announce(1, *batch, user_id=ALICE)
+        assert {stat.status for stat in answer.objects} == {MISSING}
+        assert (await storage.usage(1)).reserved_bytes == 100
+    # Each user has a tenth of what the others leave, and takes nothing over that another has announced.
+    await storage.announce(1, *whole[:2], *(named(45) for _ in range(20)), user_id=BOB)
+    sizes = "SELECT string_agg(size::text, ' ' ORDER BY user_id, size) FROM storage.reservations"
+    assert await sql(sizes) == "50 50 45 45"
+    await storage.write(1, some_bytes(700), user_id=BOB)
+    await storage.write(1, some_bytes(110), user_id=BOB)
+    refused = [error for data in files if (error := await refusal(storage.write(1, data, user_id=ALICE))) is not None]
+    assert {error.message for error in refused} == {"1 kB of 1 kB used"}
+    assert len(refused) == 18
+    usage = await storage.usage(1)
+    assert (usage.object_bytes, usage.reserved_bytes) == (910, 90)
 
 
 async def test_a_repository_without_a_quota_reserves_nothing(storage: RunningStorage, sql: Sql) -> None:
@@ -282,12 +310,12 @@ async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(
 
 
 async def test_room_is_given_back_in_time(storage: RunningStorage, sql: Sql) -> None:
-    """An announcement that nobody makes true counts for its time, and its row goes."""
+    """An announcement that nobody makes true counts for ten minutes, whatever its time, and its row goes."""
     await storage.limit(1, quota=100)
-    await storage.announce(1, named(100), seconds=3600)
-    lasts = "SELECT expires_at - now() BETWEEN interval '50 minutes' AND interval '1 hour' FROM storage.reservations"
+    await storage.announce(1, named(10), seconds=3600)
+    lasts = "SELECT expires_at - now() BETWEEN interval '9 minutes' AND interval '10 minutes' FROM storage.reservations"
     assert await sql(lasts) == "t"
-    assert (await failure(storage.announce(1, named(1)))).reason == "QUOTA_EXCEEDED"
+    assert (await failure(storage.announce(1, named(91)))).reason == "QUOTA_EXCEEDED"
     await sql("UPDATE storage.reservations SET expires_at = now()")
     await storage.write(1, bytes(100))
     await until_answer("0", lambda: sql(RESERVED))
@@ -384,15 +412,18 @@ async def test_a_storm_never_fills_more_than_the_quota(database_url: SecretStr, 
                 lambda: storage.stub.WriteObject(wrong, timeout=STEP_SECONDS),
                 lambda: give_up(storage.write(1, data, streamed=True)),
                 lambda: storage.delete(1, oid),
-                lambda: storage.restore(1, oid, bytes_required=False),
             ]
             error = await refusal(kinds[number % len(kinds)]())
             expected = {"QUOTA_EXCEEDED", "HASH_MISMATCH", "OBJECT_REMOVED", "OBJECT_NOT_FOUND"}
             assert error is None or error.reason in expected
 
-        for start in range(0, 700, 70):
-            await asyncio.gather(*(step(number) for number in range(start, start + 70)))
+        for start in range(0, 600, 60):
+            await asyncio.gather(*(step(number) for number in range(start, start + 60)))
             assert int(await sql(used)) <= 1000
+            # Not meanwhile: what is held needs no room, also where it is removed while it is uploaded once more.
+            await asyncio.gather(
+                *(refusal(services[0].restore(1, oid_of(data), bytes_required=False)) for data in files)
+            )
         assert int(await sql(used)) > 0
         await until_answer("0", lambda: sql("SELECT count(*) FROM storage.reservations WHERE uploads <> '{}'"))
 
@@ -446,24 +477,25 @@ async def test_a_reservation_of_a_held_object_counts_nothing(storage: RunningSto
     )
     assert (await failure(storage.announce(1, named(401), user_id=7))).message == "600 bytes of 1 kB used"
     assert (await storage.announce(1, named(400), user_id=7)).quota.used_bytes == 1000
+    await storage.write(1, some_bytes(400), user_id=7)
     assert (await failure(storage.announce(2, named(1), user_id=7))).message == "1 kB of your 1 kB used"
 
 
 async def test_announcements_of_one_moment_are_answered_each_alone(storage: RunningStorage) -> None:
     """They share statements; each has its own objects, and room in its own repository."""
-    await storage.limit(1, quota=100)
-    await storage.limit(2, quota=1000)
+    await storage.limit(1, quota=1000)
+    await storage.limit(2, quota=10_000)
     shared = named(90)
     answers = await asyncio.gather(
         *(storage.announce(repository_id, shared, named(5)) for repository_id in (1, 2) * 2),
         storage.announce(2, shared, named(500)),
-        storage.announce(1, named(101), shared),
+        storage.announce(1, named(1001), shared),
     )
     assert [len(answer.objects) for answer in answers] == [2] * 6
     assert [stat.status for stat in answers[5].objects] == [OVER_QUOTA, MISSING]
     assert all(stat.status == MISSING for answer in answers[:5] for stat in answer.objects)
     assert max(answer.quota.used_bytes for answer in answers) == 600
-    assert (await failure(storage.announce(1, named(1)))).message == "100 bytes of 100 bytes used"
+    assert [(await storage.usage(id_)).reserved_bytes for id_ in (1, 2)] == [100, 600]
 
 
 async def test_a_full_disk_keeps_no_room(database_url: SecretStr, tmp_path: Path, sql: Sql) -> None:

@@ -75,7 +75,7 @@ async def test_of_two_users_the_first_counts(storage: RunningStorage) -> None:
 
 async def test_room_of_another_user_is_of_no_use(storage: RunningStorage) -> None:
     """Whoever uploads what another user announced needs room as well, and takes over what is reserved."""
-    await storage.limit(1, quota=1000)
+    await storage.limit(1, quota=2000)
     await storage.limit(user_id=ALICE, quota=100)
     await storage.limit(user_id=BOB, quota=200)
     data = os.urandom(101)

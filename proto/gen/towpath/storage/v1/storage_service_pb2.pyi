@@ -445,7 +445,7 @@ class BatchStatObjectsResponse(_message.Message):
 
     @_builtins.property
     def quota(self) -> Global___BatchStatObjectsResponse.QuotaUse:
-        """How much of the repository's quota is used; only where room was reserved for an object."""
+        """How much of the repository's quota is used; only where an object that is not held was compared with it."""
 
     def __init__(
         self,

@@ -49,9 +49,11 @@ class StorageServiceStub:
     addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
     where they cannot be had for the moment, the answer is without.
 
-    With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
-    held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
-    minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+    With INTENT_WRITE, where the repository or the user has a quota, objects that are not held and do not fit, in the
+    order asked, have OBJECT_STATUS_OVER_QUOTA. Room is reserved for the others, at most a tenth of what the quota of the
+    repository leaves to all that the user has announced, until they are held, their upload fails, or `expires_in` or
+    ten minutes are over. What is not reserved is judged when its upload begins, and has no address of the store. Asking
+    again reserves nothing twice.
 
     Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
     quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
@@ -65,7 +67,7 @@ class StorageServiceStub:
     ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
     The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
-    is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+    is reserved as by BatchStatObjects; what is not reserved has an empty URL. Errors: INVALID_ARGUMENT
     (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
     (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
     """
@@ -146,7 +148,7 @@ class StorageServiceStub:
     """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
     the repository holds has all of its bytes.
 
-    A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+    A partial upload is of a repository, an object, a size and a user, who has one size of an object at a time. One that an AppendPartialUpload goes on with is
     waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
     killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
     deleted, and 0 is the answer. So `offset` is the size only where the object is held.
@@ -170,8 +172,8 @@ class StorageServiceStub:
     rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
     are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
     the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
-    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
-    many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the user, or the
+    repository, has too many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
     stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
     uploads are switched off).
     """
@@ -287,9 +289,11 @@ class StorageServiceAsyncStub(StorageServiceStub):
     addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
     where they cannot be had for the moment, the answer is without.
 
-    With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
-    held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
-    minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+    With INTENT_WRITE, where the repository or the user has a quota, objects that are not held and do not fit, in the
+    order asked, have OBJECT_STATUS_OVER_QUOTA. Room is reserved for the others, at most a tenth of what the quota of the
+    repository leaves to all that the user has announced, until they are held, their upload fails, or `expires_in` or
+    ten minutes are over. What is not reserved is judged when its upload begins, and has no address of the store. Asking
+    again reserves nothing twice.
 
     Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
     quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
@@ -303,7 +307,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
     The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
-    is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+    is reserved as by BatchStatObjects; what is not reserved has an empty URL. Errors: INVALID_ARGUMENT
     (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
     (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
     """
@@ -384,7 +388,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
     the repository holds has all of its bytes.
 
-    A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+    A partial upload is of a repository, an object, a size and a user, who has one size of an object at a time. One that an AppendPartialUpload goes on with is
     waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
     killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
     deleted, and 0 is the answer. So `offset` is the size only where the object is held.
@@ -408,8 +412,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
     are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
     the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
-    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
-    many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+    upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the user, or the
+    repository, has too many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
     stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
     uploads are switched off).
     """
@@ -528,9 +532,11 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
         where they cannot be had for the moment, the answer is without.
 
-        With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
-        held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
-        minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+        With INTENT_WRITE, where the repository or the user has a quota, objects that are not held and do not fit, in the
+        order asked, have OBJECT_STATUS_OVER_QUOTA. Room is reserved for the others, at most a tenth of what the quota of the
+        repository leaves to all that the user has announced, until they are held, their upload fails, or `expires_in` or
+        ten minutes are over. What is not reserved is judged when its upload begins, and has no address of the store. Asking
+        again reserves nothing twice.
 
         Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
         quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
@@ -550,7 +556,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
         The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
-        is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+        is reserved as by BatchStatObjects; what is not reserved has an empty URL. Errors: INVALID_ARGUMENT
         (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
         (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
         """
@@ -691,7 +697,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """GetPartialUpload tells how many bytes of an object AppendPartialUpload has kept, and may go on from. An object that
         the repository holds has all of its bytes.
 
-        A partial upload is of a repository, an object, a size and a user. One that an AppendPartialUpload goes on with is
+        A partial upload is of a repository, an object, a size and a user, who has one size of an object at a time. One that an AppendPartialUpload goes on with is
         waited for, up to 20 seconds. Where all bytes have arrived, and the object is not held yet, because the service was
         killed or had no room, this call completes it as AppendPartialUpload does; bytes that are not the object are
         deleted, and 0 is the answer. So `offset` is the size only where the object is held.
@@ -721,8 +727,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         rest of the object; MALFORMED_STREAM: what arrived before is kept; HASH_MISMATCH: the bytes are not the object, and
         are deleted), FAILED_PRECONDITION (OFFSET_MISMATCH: the offset is not the one that GetPartialUpload tells, which
         the metadata `offset` of the error has; OBJECT_REMOVED), ABORTED (UPLOAD_IN_PROGRESS: another call goes on with the
-        upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the repository has too
-        many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
+        upload), RESOURCE_EXHAUSTED (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED; RATE_LIMITED: the user, or the
+        repository, has too many partial uploads), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the
         stream was silent for longer than the service allows; what arrived is kept), UNIMPLEMENTED (UNIMPLEMENTED: partial
         uploads are switched off).
         """
