@@ -75,7 +75,11 @@ class LocksSettings(LocksDatabaseSettings):
         description="a second one that is accepted too: the next or the last one while `ssh_secret` is changed",
     )
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
-    lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
+    lock_page_max: PageSize = Field(
+        default=1_000,
+        description="the most locks on a page, of which one of the history never has more than 100; a larger limit is "
+        "coerced",
+    )
     lock_path_bytes: int = Field(
         default=_MAX_PATH_BYTES,
         ge=1,

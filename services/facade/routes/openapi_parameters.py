@@ -68,7 +68,7 @@ HISTORY_QUERY: dict[str, Any] = {
         _query("since", "only the locks that were released then or later: a time such as locked_at, or a day"),
         _query("until", "only the locks that were released before: a time such as locked_at, or a day"),
         _query("cursor", "the next_cursor of the page before"),
-        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
+        _query("limit", "how many locks at most; less than 1 is the default, more than 100 are coerced", "integer"),
     ]
 }
 

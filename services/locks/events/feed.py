@@ -6,9 +6,8 @@ sends no notification, because NOTIFY makes all transactions commit one by one (
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from itertools import dropwhile
 from typing import NamedTuple, Never
 
 from services.common.concurrency.periodic import run_periodically
@@ -22,8 +21,6 @@ _LOOK_SECONDS = 0.2
 _UNWATCHED_SECONDS = 3600.0
 # Watchers that are further behind read the table.
 _MAX_RECENT = 256
-# With the longest paths and notes, so many fit into one message.
-_MAX_TOLD = 500
 _MAX_WATCHES = 8_192
 
 
@@ -82,9 +79,9 @@ class LockFeed:
             else:
                 yield Update((), position)
             while not self._is_closed:
-                for update in _in_parts(await repository.after(position, idle_seconds)):
-                    position = update.position
-                    yield update
+                update = await repository.after(position, idle_seconds)
+                position = update.position
+                yield update
         finally:
             metrics.WATCHES.dec()
             self._watches[caller] -= 1
@@ -107,16 +104,6 @@ class LockFeed:
             elif generation != repository.now.generation:
                 await repository.refresh()
         return None
-
-
-def _in_parts(update: Update) -> Iterator[Update]:
-    """Yield an update as updates of at most 500 events."""
-    if len(update.events) <= _MAX_TOLD:
-        yield update
-        return
-    for start in range(0, len(update.events), _MAX_TOLD):
-        events = update.events[start : start + _MAX_TOLD]
-        yield Update(events, events[-1].position)
 
 
 class _RepositoryFeed:
@@ -146,19 +133,18 @@ class _RepositoryFeed:
         """Read the events since the last refresh. Raises `NotFound` (REPOSITORY_NOT_FOUND)."""
         async with self._refreshing:
             now = await read_position(self._database, self._repository_id)
-            if now == self.now:
-                self._is_read = True
-                return
-            events = await read_events(self._database, self.now, now) if self._is_read else None
-            if events is None:
-                self._recent.clear()
-            else:
-                self._recent.append((self.now, events))
-            self.now, self._is_read = now, True
-            self.wake()
+            while self.now != now:
+                events = await read_events(self._database, self.now, now) if self._is_read else None
+                if events is None:
+                    self._recent.clear()
+                else:
+                    self._recent.append((self.now, events))
+                self.now, self._is_read = now if events is None else events[-1].position, True
+                self.wake()
+            self._is_read = True
 
     async def after(self, position: Position, idle_seconds: float) -> Update:
-        """Return the events after a position, once there are any; an empty update after `idle_seconds`."""
+        """Return the next events after a position, once there are any; an empty update after `idle_seconds`."""
         if position == self.now and not self._is_removed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(idle_seconds):
@@ -169,8 +155,7 @@ class _RepositoryFeed:
         if position == now:
             return Update((), position)
         events = self._recent_after(position) or await read_events(self._database, position, now)
-        return Update((), now, reset=True) if events is None else Update(events, now)
+        return Update((), now, reset=True) if events is None else Update(events, events[-1].position)
 
     def _recent_after(self, position: Position) -> Sequence[Event]:
-        entries = dropwhile(lambda recent: recent[0] != position, self._recent)
-        return [event for _, events in entries for event in events]
+        return next((events for known, events in self._recent if known == position), ())

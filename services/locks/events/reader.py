@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
 from services.common.errors import NotFound, Reason
@@ -10,7 +11,11 @@ from services.database.statement import Statement
 from services.database.transactions import Database
 
 MAX_EVENTS = 10_000
-"""The most events that are read for one watcher; a watcher that lacks more has to list the locks again."""
+"""The most events that a watcher may lack; one that lacks more has to list the locks again."""
+
+# Strangers may watch a public repository from any position, again and again.
+_MAX_PAGE = 250
+_MAX_PAGE_BYTES = 256 * 1024
 
 _CHANGES = """
     SELECT stripe, changes FROM locks.repositories
@@ -30,7 +35,7 @@ _EVENTS = """
     JOIN locks.lock_events AS event
         ON event.repository_id = $1 AND event.stripe = missing.stripe
         AND event.number > missing.known AND event.number <= missing.last
-    ORDER BY event.id
+    ORDER BY event.id LIMIT $5
 """
 
 
@@ -69,26 +74,32 @@ async def read_generations(database: Database, repository_ids: Sequence[int]) ->
 
 
 async def read_events(database: Database, known: Position, last: Position) -> Sequence[Event] | None:
-    """Return the events after one position up to another, in their order; None if they are not all there any more.
+    """Return the first events after one position up to a later one, in their order; None if they are not all there.
 
-    The order is one in which the changes may have been committed, and that of the changes of each path.
+    They are at most `_MAX_PAGE`, and have `_MAX_PAGE_BYTES` of texts unless it is one event alone. The order is one in
+    which the changes may have been committed, and that of the changes of each path.
     """
     count = last.generation - known.generation
     if not last.includes(known) or count > MAX_EVENTS:
         return None
     missing = [
-        (stripe, its, until)
+        # No more of a stripe can be on the page.
+        (stripe, its, min(until, its + _MAX_PAGE))
         for stripe, (its, until) in enumerate(zip(known.numbers, last.numbers, strict=True))
         if its < until
     ]
-    rows = await database.fetch(Statement(_EVENTS, (known.repository_id, *map(list, zip(*missing, strict=True)))))
-    if len(rows) != count:
+    values = (known.repository_id, *map(list, zip(*missing, strict=True)), _MAX_PAGE)
+    rows = await database.fetch(Statement(_EVENTS, values))
+    if len(rows) < min(count, _MAX_PAGE):
         return None
-    events, position = [], known
+    events, position = list[Event](), known
     for stripe, number, *fields in rows:
+        if number != position.numbers[stripe] + 1:
+            return None
         position = position.after(stripe, number)
         events.append(Event(position, *fields))
-    return events
+    totals = accumulate(len(f"{each.path}{each.note}{each.space}{each.reason}".encode()) for each in events)
+    return events[: max(1, sum(total <= _MAX_PAGE_BYTES for total in totals))]
 
 
 def no_repository() -> NotFound:

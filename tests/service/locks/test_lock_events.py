@@ -270,23 +270,28 @@ async def test_too_many_events_are_a_reset(service: RunningLocks, team: Team) ->
     late.cancel()
 
 
-async def test_many_events_of_long_paths_come_in_parts(service: RunningLocks, team: Team) -> None:
-    """A watcher that has missed more than fits into one message gets all of it."""
+async def test_many_events_come_in_parts(service: RunningLocks, team: Team) -> None:
+    """A watcher that lacks many events, or long ones, gets them in responses that each take little time."""
     async with watching(service.peer, team.repository_id) as watch:
-        begun = watch.position
-    await execute(
-        service,
-        "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
-        " SELECT :id, n || repeat('x', 4000), sha256(n::text::bytea), :owner, now(), ''"
-        " FROM generate_series(1, 4500) AS n",
-        id=team.repository_id,
-        owner=team.alice,
-    )
-    async with watching(service.peer, team.repository_id, after=begun) as late:
-        events = await late.events(4_500)
-        page = await service.list(team.repository_id)
-        assert late.position == events[-1].position
-        assert late.position.startswith(f"{page.generation}-")
+        await execute(
+            service,
+            "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
+            " SELECT :id, path, sha256(path::bytea), :owner, now(), '' FROM ("
+            " SELECT lpad(n::text, CASE WHEN n > 300 THEN 4000 ELSE 4 END, '0') AS path"
+            " FROM generate_series(1, 400) AS n ORDER BY n) AS paths",
+            id=team.repository_id,
+            owner=team.alice,
+        )
+        async with watching(service.peer, team.repository_id, after=watch.position) as late:
+            for each in (watch, late):
+                told: list[int] = []
+                while len(told) < 400:
+                    response = await each.read()
+                    assert len(response.events) <= 250
+                    assert sum(len(event.lock.path) for event in response.events) <= 256 * 1024
+                    assert not response.events or response.position == response.events[-1].position
+                    told += [int(event.lock.path) for event in response.events]
+                assert told == list(range(1, 401))
 
 
 async def test_the_watches_of_a_caller_are_bounded(

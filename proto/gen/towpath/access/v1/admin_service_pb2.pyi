@@ -3158,7 +3158,9 @@ class ListReleasedLocksRequest(_message.Message):
     cursor: _builtins.str
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
-    """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    """How many locks at most; 0 for the service's default, more than 100, or than its maximum, is coerced. A page ends
+    earlier where its texts have more than 256 KiB.
+    """
     owner_name: _builtins.str
     """When set, only the locks of a user with this name."""
     @_builtins.property

@@ -703,7 +703,9 @@ Global___WatchLocksRequest: _TypeAlias = WatchLocksRequest  # noqa: Y015
 
 @_typing.final
 class WatchLocksResponse(_message.Message):
-    """WatchLocksResponse carries the events since the response before it."""
+    """WatchLocksResponse carries the next events after the response before it: at most 250, and fewer where their texts have
+    more than 256 KiB. The others follow in further responses.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -893,7 +895,9 @@ class ListReleasedLocksRequest(_message.Message):
     cursor: _builtins.str
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
-    """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    """How many locks at most; 0 for the service's default, more than 100, or than its maximum, is coerced. A page ends
+    earlier where its texts have more than 256 KiB.
+    """
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """When set, only the locks that were released then or later."""
