@@ -15,18 +15,33 @@ from services.common.sizes import decimal_size
 # Format characters, such as marks that turn the direction of text, and separators of lines would change how the
 # text around them is read.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_MAX_UNPRINTABLE = 256
 _STATIC = files(__package__).joinpath("static")
 
 
 def visible(text: str) -> Markup:
-    """Return text of strangers as HTML in which each character is seen, and the text around keeps its direction."""
-    shown = "".join(
-        Markup('<span class="code-point">U+{:04X}</span>').format(ord(character))
-        if unicodedata.category(character) in _HIDDEN
-        else Markup.escape(character)
-        for character in text
-    )
-    return Markup("<bdi>{}</bdi>").format(Markup(shown))  # noqa: S704 - each character is escaped above
+    """Return text of strangers as HTML in which each character is seen, and the text around keeps its direction.
+
+    Of a text that cannot be printed as it is, only the first 256 characters are shown, and how many there are: a page
+    has a hundred texts of thousands of characters, and a code point takes forty times the room of a character.
+    """
+    if text.isprintable():
+        shown = _escaped(text)
+    else:
+        beginning = _escaped(text[:_MAX_UNPRINTABLE])
+        shown = "".join(_code_point(each) if unicodedata.category(each) in _HIDDEN else each for each in beginning)
+        if len(text) > _MAX_UNPRINTABLE:
+            shown += f"… ({len(text):,} characters)"
+    return Markup(f"<bdi>{shown}</bdi>")  # noqa: S704 - escaped above
+
+
+def _escaped(text: str) -> str:
+    # Text that was marked as safe before is text of strangers too.
+    return str.__str__(Markup.escape(str.__str__(text)))
+
+
+def _code_point(character: str) -> str:
+    return f'<span class="code-point">U+{ord(character):04X}</span>'
 
 
 def moment(stamp: Timestamp | None) -> Markup:

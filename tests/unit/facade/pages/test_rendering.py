@@ -1,6 +1,7 @@
 """Text of strangers in pages."""
 
 import hashlib
+import time
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
@@ -33,7 +34,7 @@ class _Shown(HTMLParser):
         self.text += data
 
 
-@given(st.text())
+@given(st.text(max_size=256))
 def test_text_makes_no_element(text: str) -> None:
     """Each character is shown, or the number of one that hides or turns others."""
     shown = _Shown(visible(text))
@@ -58,6 +59,17 @@ def test_text_makes_no_element(text: str) -> None:
 def test_visible(text: str, html: str) -> None:
     """Text as HTML."""
     assert visible(text) == html
+
+
+def test_a_long_text_takes_little_room_and_time() -> None:
+    """A page of the longest paths, all of one character, is no burden: of what cannot be printed, a part is shown."""
+    began = time.process_time()
+    pages = {character: "".join(visible(character * 4_000) for _ in range(100)) for character in "x'\u202e\x01"}
+    assert time.process_time() - began < 0.2 * len(pages)
+    assert max(map(len, pages.values())) < 2_500_000
+    assert visible("x" * 4_000) == f"<bdi>{'x' * 4_000}</bdi>"
+    assert visible("\n" * 4_000).count("U+000A") == 256
+    assert "… (4,000 characters)" in visible("\n" * 4_000)
 
 
 def test_markup_is_text_too() -> None:
