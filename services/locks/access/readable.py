@@ -13,10 +13,13 @@ from services.locks.access.grants import granted_to
 from services.locks.access.tokens import check_valid
 from services.locks.models import Repository, TokenRole
 
+# In place of any patterns: none of them admits a request that names no ref.
+_SOME_REFS = ("refs/*",)
+
 
 @dataclass(slots=True)
 class ReadableRepository:
-    """A repository that a user may read, and the user's grants in it."""
+    """A repository that a user may read, and for each of the user's roles there the widest grant."""
 
     id: int
     name: str
@@ -46,7 +49,17 @@ async def list_readable(
     valid. Raises `Unauthenticated` (BAD_CREDENTIALS) for a token that is not valid; an id of 0 is none.
     """
     validity = await check_valid(connection, token_id=token_id, user_id=user_id) if token_id else None
-    mine = granted_to(user_id=user_id, token_id=token_id, repository_id=repository_id).cte("mine")
+    granted = granted_to(user_id=user_id, token_id=token_id, repository_id=repository_id).subquery("granted")
+    # One row for each role, however many groups give it, with however many patterns.
+    mine = (
+        select(
+            granted.c.repository_id,
+            granted.c.role,
+            func.bool_or(func.cardinality(granted.c.ref_patterns) == 0).label("is_on_every_ref"),
+        )
+        .group_by(granted.c.repository_id, granted.c.role)
+        .cte("mine")
+    )
     # Joined instead of tested by IN, whose hash has to fit into `work_mem` where it stands beside an OR.
     own = select(mine.c.repository_id).distinct().subquery("own")
     columns = [col(getattr(Repository, name)) for name in ("id", "name", "public", "archived_at")]
@@ -70,13 +83,13 @@ async def list_readable(
         statement = statement.where(col(Repository.forge_id) == validity.forge_id, col(Repository.id).in_(roles))
     page = statement.subquery("page")
     with_grants = (
-        select(*page.c, mine.c.role, mine.c.ref_patterns)
+        select(*page.c, mine.c.role, mine.c.is_on_every_ref)
         .join_from(page, mine, mine.c.repository_id == page.c.id, isouter=True)
         .order_by(page.c.name)
     )
     found: dict[int, ReadableRepository] = {}
-    for *values, role, ref_patterns in await connection.execute(with_grants):
+    for *values, role, is_on_every_ref in await connection.execute(with_grants):
         repository = found.setdefault(values[0], ReadableRepository(*values))
         if role is not None:
-            repository.grants.append(policy.Grant(policy.Role(role), tuple(ref_patterns)))
+            repository.grants.append(policy.Grant(policy.Role(role), () if is_on_every_ref else _SOME_REFS))
     return list(found.values())

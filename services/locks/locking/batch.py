@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 
-from sqlalchemy import select, text
+from sqlalchemy import ARRAY, BigInteger, LargeBinary, any_, literal, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -233,13 +233,13 @@ async def _remove(
     if user_name is None:
         raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
     space = await find_space(connection, repository_id, ref)
-    hashes = [path_hash(path, space) for path in paths]
+    hashes = any_(literal([path_hash(path, space) for path in paths], ARRAY(LargeBinary)))
     removals = await select_locks_for_update(
-        connection, col(Lock.path_hash).in_(hashes), repository_id=repository_id, user_id=user_id, token_id=token_id
+        connection, col(Lock.path_hash) == hashes, repository_id=repository_id, user_id=user_id, token_id=token_id
     )
     released = await find_releases(
         connection,
-        col(ReleasedLock.path_hash).in_(hashes),
+        col(ReleasedLock.path_hash) == hashes,
         repository_id=repository_id,
         released_by_id=user_id,
         idempotency_key=idempotency_key,
@@ -262,7 +262,7 @@ async def _remove(
     if removed:
         await release_locks(
             connection,
-            col(Lock.id).in_([lock.id for lock in removed]),
+            col(Lock.id) == any_(literal([lock.id for lock in removed], ARRAY(BigInteger))),
             released_by_id=user_id,
             released_by=user_name,
             idempotency_key=idempotency_key,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, LargeBinary, and_, any_, func, literal, select, text
+from sqlalchemy import BigInteger, ColumnElement, LargeBinary, and_, any_, func, literal, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -112,7 +112,7 @@ async def release_pushed(
     locks = [removal.lock for removal in removals]
     if locks:
         # The locked rows alone: a lock that the pusher has created meanwhile is not the one of the push.
-        gone = col(Lock.id).in_([lock.id for lock in locks])
+        gone = col(Lock.id) == any_(literal([lock.id for lock in locks], ARRAY(BigInteger)))
         await release_locks(connection, gone, released_by_id=pusher.id, released_by=pusher.name, reason=reason)
     return locks
 
