@@ -19,8 +19,8 @@ Origin = Annotated[
     typer.Option(
         "--from",
         metavar="ORIGIN",
-        help="The forge or the issuer by which the user has come, such as 'issuer sso', as `towpath user list` shows "
-        "it. Needed for such a user, whose name is of its own choice.",
+        help="The forge or the issuer by which the user has come, such as 'issuer sso' (`towpath user list`). "
+        "Needed for such a user, whose name is of its own choice.",
         show_default=False,
     ),
 ]

@@ -13,6 +13,7 @@ Aside = Callable[[], AbstractAsyncContextManager[None]]
 # The metadata of a credential that was valid once or that a forge or an issuer knows, which only its owner can present,
 # and of a JSON Web Token whose refusal says nothing but what it says itself: the reason may be learned.
 _TOLD = ("expired", "revoked", "lacks", "refused")
+_FREE = "free"
 
 
 def is_told(error: ServiceError) -> bool:
@@ -60,17 +61,19 @@ class LoginGate:
 
     @contextmanager
     def counting_undecided(self, address: str) -> Iterator[None]:
-        """Count a credential about which nobody could be asked in the block: it costs what a bad one does.
+        """Count a credential about which nobody could be asked in the block as a bad one.
 
-        Raises the error of `count` in place of that of the block, which is LOGINS_LIMITED too if the client asks for
-        too much: `locks/verify` has another status for it, because git-lfs takes 429 for a reason to check no locks.
+        It is free where the share of the address is used up, by good ones perhaps. Raises the error of `count` in place
+        of that of the block, which is LOGINS_LIMITED too if the client asks for too much: `locks/verify` has another
+        status for it, because git-lfs takes 429 for a reason to check no locks.
         """
         try:
             yield
         except (Unavailable, ResourceExhausted) as error:
             if not is_undecided(error):
                 raise
-            self.count(address)
+            if error.metadata["undecided"] != _FREE:
+                self.count(address)
             if isinstance(error, Unavailable):
                 raise
             raise logins_limited(error.message, int(error.metadata["retry_after"])) from error

@@ -1,7 +1,8 @@
 """Debts of addresses for bad credentials (client-6), summed over all facades.
 
 A bad credential adds a debt of some seconds, and time pays it off. An address without debt has no row that counts, so
-that a good credential writes nothing, and the row of an address that stops failing is deleted.
+that a good credential writes nothing, and the row of an address that stops failing is deleted. `take_share` keeps the
+debts of others in the same table, whose names have a space, as no address has.
 """
 
 from collections.abc import Mapping
@@ -38,17 +39,24 @@ async def add_failures(connection: AsyncConnection, debts: Mapping[str, timedelt
     return added
 
 
-async def take_once(connection: AsyncConnection, *, key: str, seconds: float) -> bool:
-    """Return whether this is the first call with a key, of 1 to 64 characters, in so many seconds.
+async def take_share(connection: AsyncConnection, *, holder: str, interval: float, burst: float = 1.0) -> float:
+    """Take one of something that a holder has each `interval` seconds, and `burst` times after a pause (GCRA).
 
-    The key is kept as an address is: it owes, and its row is deleted when that is over.
+    Return 0, or the seconds until there is one to take. The holder, 1 to 64 characters, owes as an address does.
     """
-    until = func.now() + timedelta(seconds=seconds)
-    statement = insert(FailedLogin).values(address=key, debt_until=until)
-    taken = statement.on_conflict_do_update(
-        index_elements=["address"], set_={"debt_until": until}, where=col(FailedLogin.debt_until) <= func.now()
+    cost = timedelta(seconds=interval)
+    most = interval * (max(1.0, burst) - 1)
+    new = insert(FailedLogin).values(address=holder, debt_until=func.now() + cost)
+    debt_until = func.greatest(col(FailedLogin.debt_until), func.now())
+    taken = new.on_conflict_do_update(
+        index_elements=["address"],
+        set_={"debt_until": debt_until + cost},
+        where=col(FailedLogin.debt_until) <= func.now() + timedelta(seconds=most),
     ).returning(col(FailedLogin.address))
-    return (await connection.execute(taken)).one_or_none() is not None
+    if (await connection.execute(taken)).one_or_none() is not None:
+        return 0.0
+    left = select(extract("epoch", col(FailedLogin.debt_until) - func.now())).where(col(FailedLogin.address) == holder)
+    return max(0.1, float(await connection.scalar(left) or 0) - most)
 
 
 async def _forget_expired(connection: AsyncConnection) -> None:

@@ -1,7 +1,7 @@
 """Questions to third parties, which are forges and issuers: for whom they are asked, and the share of one address.
 
-An error with the metadata `undecided` leaves open whether a credential is good; the facade counts it as a bad one.
-Shares are kept in the memory of each lock service, because they only keep one address from what is meant for all.
+An error with the metadata `undecided` leaves open whether a credential is good. The facade counts it as a bad one,
+unless the metadata is `free`: the address has used up its share of what good credentials cost too.
 """
 
 import asyncio

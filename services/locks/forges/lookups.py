@@ -7,12 +7,12 @@ from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
 
-from services.common.address_rates import AddressRates
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.locks import metrics
+from services.locks.access.failed_logins import take_share
 from services.locks.access.policy import Role
 from services.locks.access.third_parties import NOBODY, AddressSlots, Asker, check_may_ask
 from services.locks.access.tokens import token_hash
@@ -25,8 +25,8 @@ from services.locks.settings import LocksSettings
 
 _MAX_CONCURRENCY = 8
 _MAX_OF_ADDRESS = 2
-# The part of the budget for new credentials that one address may use.
-_ADDRESS_SHARE = 1 / 8
+# The parts of the budget for new credentials that one address may use, in the long run and after a pause.
+_ADDRESS_SHARE, _ADDRESS_BURST = 1 / 8, 1 / 3
 _MAX_REMEMBERED = 10_000
 _MAX_RETRY_SECONDS = 300
 _WAY_SECONDS = 1.0
@@ -43,7 +43,7 @@ class ForgeLookups:
 
     Refusals are remembered in memory only, by the SHA-256 of the credential. While a forge is away or throttled, it is
     asked nothing until the time that it gave is over. Of the look-ups of new credentials, one address has a quarter of
-    those in flight and an eighth of the budget at most.
+    those in flight, and an eighth of the budget, at most.
     """
 
     def __init__(self, database: Database, settings: LocksSettings) -> None:
@@ -57,8 +57,6 @@ class ForgeLookups:
         self._flights: dict[tuple[_Key, bool], asyncio.Task[Report]] = {}
         self._turns: dict[int, asyncio.Semaphore] = {}
         self._slots = AddressSlots(_MAX_OF_ADDRESS)
-        per_minute = _ADDRESS_SHARE * budget.share_per_minute(settings.forge_lookups_per_minute, is_known=False)
-        self._rates = AddressRates(interval=60.0 / per_minute, burst=budget.BURST_SECONDS * per_minute / 60.0)
 
     async def close(self) -> None:
         """End all look-ups and close the connections."""
@@ -109,7 +107,7 @@ class ForgeLookups:
     ) -> Report:
         is_known, per_minute = asker is None, self._settings.forge_lookups_per_minute
         if asker is not None and asker.address:
-            self._take_share(forge, asker)
+            await self._take_share(forge, asker)
         taking = partial(budget.take, forge_id=forge.id, is_known=is_known, per_minute=per_minute)
         if wait := await self._database.run(taking):
             problem = f"too many credentials are looked up at the forge {forge.name}"
@@ -141,12 +139,19 @@ class ForgeLookups:
         _count(forge, "granted" if report.role is not None else "refused")
         return report
 
-    def _take_share(self, forge: Forge, asker: Asker) -> None:
+    async def _take_share(self, forge: Forge, asker: Asker) -> None:
         """Take a look-up from the share of an address. Raises `ResourceExhausted` (RATE_LIMITED)."""
-        if wait := self._rates.take((forge.id, asker.address)):
+        per_second = budget.share_per_minute(self._settings.forge_lookups_per_minute, is_known=False) / 60.0
+        taking = partial(
+            take_share,
+            holder=f"forge {forge.id} {asker.address}",
+            interval=1 / (_ADDRESS_SHARE * per_second),
+            burst=_ADDRESS_BURST * budget.BURST_SECONDS * per_second,
+        )
+        if wait := await self._database.run(taking):
             _count(forge, "over_budget")
             message = f"too many new credentials from your address are looked up at the forge {forge.name}"
-            raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=_retry_after(wait), undecided="true")
+            raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=_retry_after(wait), undecided="free")
 
     def _recall(self, key: _Key) -> Report | str | None:
         told, until = self._remembered.get(key, (None, 0.0))

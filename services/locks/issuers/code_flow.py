@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 from services.common.errors import FailedPrecondition, InvalidArgument, Reason
 from services.database.transactions import Database
-from services.locks.access.failed_logins import take_once
+from services.locks.access.failed_logins import take_share
 from services.locks.access.third_parties import NOBODY, Asker, check_may_ask
 from services.locks.issuers.discovery import Endpoints, is_visible
 from services.locks.issuers.json_web_tokens import is_json_web_token, parse
@@ -103,7 +103,7 @@ class CodeFlow:
             raise refused("iss: another issuer has answered; sign in again")
         # Made-up codes would reach the issuer as often as somebody likes; the code of the issuer comes once.
         pending = f"sign-in {hashlib.sha256(returned.nonce.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
-        if not await self._database.run(partial(take_once, key=pending, seconds=_ONCE_SECONDS)):
+        if await self._database.run(partial(take_share, holder=pending, interval=_ONCE_SECONDS)):
             raise refused("code: this sign-in has had its code; sign in again")
         fields = {
             "client_id": issuer.client_id,

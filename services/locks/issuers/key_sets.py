@@ -3,11 +3,11 @@
 import asyncio
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from services.common.address_rates import AddressRates
 from services.common.errors import Reason, ResourceExhausted, Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
@@ -24,6 +24,8 @@ REFETCH_SECONDS = 60.0
 ADDRESS_REFETCH_SECONDS = 2 * REFETCH_SECONDS
 """The time between two of them because of one address, so that it leaves every other one to the rest."""
 _PAUSE_SECONDS = 10.0
+# More than readings because of unknown keys in the time for which one of an address counts.
+_MAX_ADDRESSES = 100
 
 _NOTHING = Metadata((), Endpoints("", ""))
 
@@ -32,12 +34,16 @@ _log = get_logger(__name__)
 
 @dataclass
 class _KeySet:
-    """The metadata of one issuer with the times of its requests (`time.monotonic`), and the request in flight."""
+    """The metadata of one issuer with the times of its requests (`time.monotonic`), and the request in flight.
+
+    `unknown_of` has the times of readings because of unknown keys by address, the latest last.
+    """
 
     metadata: Metadata = _NOTHING
     read_at: float = -math.inf
     failed_at: float = -math.inf
     unknown_at: float = -math.inf
+    unknown_of: OrderedDict[str, float] = field(default_factory=OrderedDict)
     reading: asyncio.Task[Metadata] | None = None
 
 
@@ -51,7 +57,6 @@ class KeySets:
         self._read = read
         self._stale_seconds = stale_seconds
         self._sets: dict[str, _KeySet] = {}
-        self._rates = AddressRates(interval=ADDRESS_REFETCH_SECONDS)
 
     async def close(self) -> None:
         """End all requests."""
@@ -82,13 +87,18 @@ class KeySets:
     def _take_unknown(self, issuer_url: str, found: _KeySet, asker: Asker) -> None:
         """Take a reading because of an unknown key. Raises `ResourceExhausted` (RATE_LIMITED) if there is none."""
         check_may_ask(asker)
-        seconds = found.unknown_at + REFETCH_SECONDS - time.monotonic()
-        if seconds <= 0 and asker.address:
-            seconds = self._rates.take((issuer_url, asker.address))
+        now = time.monotonic()
+        own_at = found.unknown_of.get(asker.address, -math.inf)
+        seconds = max(found.unknown_at + REFETCH_SECONDS, own_at + ADDRESS_REFETCH_SECONDS) - now
         if seconds > 0:
             message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
             raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)), undecided="true")
-        found.unknown_at = time.monotonic()
+        found.unknown_at = now
+        if asker.address:
+            found.unknown_of[asker.address] = now
+            found.unknown_of.move_to_end(asker.address)
+            if len(found.unknown_of) > _MAX_ADDRESSES:
+                found.unknown_of.popitem(last=False)
 
     async def endpoints(self, issuer_url: str) -> Endpoints:
         """Return an issuer's endpoints. Raises `Unavailable` if it does not answer, with the metadata `retry_after`."""

@@ -201,7 +201,7 @@ class RateState(Record, table=True):
 
 
 class FailedLogin(Record, table=True):
-    """The debt of an address for bad credentials; see `failed_logins`.
+    """The debt of an address for bad credentials, or of another holder for its share; see `failed_logins`.
 
     The table is unlogged because its rows are written often, are worth little, and expire within minutes.
     """

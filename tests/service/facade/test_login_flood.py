@@ -12,6 +12,7 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.facade.web.addresses import limit_key
 from tests.service.facade.inner_failures import check_error, running_scripted
 from tests.service.facade.test_access_cache import Watched
 from tests.support.facade import RunningFacade, running_facade
@@ -45,7 +46,8 @@ class Guarded:
         self.under_way -= 1
         if request.token.startswith("undecided"):
             self.askers.append((request.client_address, request.client_is_limited))
-            raise ResourceExhausted(Reason.RATE_LIMITED, "not now", retry_after="5", undecided="true")
+            kind = "free" if request.token.endswith("free") else "true"
+            raise ResourceExhausted(Reason.RATE_LIMITED, "not now", retry_after="5", undecided=kind)
         if request.token.startswith("revoked"):
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token laptop was revoked", revoked="laptop")
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "no such token")
@@ -120,13 +122,14 @@ async def test_a_token_about_which_nobody_was_asked_counts_as_a_bad_one(
     """The lock service learns the address, which all addresses of a client share, and that it is over its limit."""
     guarded.goes_on.set()
     address = "2001:db8:0:1::5"
-    answer = await guarded.ask(http, "undecided", address)
-    check_error(answer, 429)
-    assert (answer.json()["message"], answer.headers["retry-after"]) == ("not now", "5")
+    for token in ("undecided-free", "undecided"):
+        answer = await guarded.ask(http, token, address)
+        check_error(answer, 429)
+        assert (answer.json()["message"], answer.headers["retry-after"]) == ("not now", "5")
     check_error(await guarded.ask(http, "bad", address), 429)
     answer = await guarded.ask(http, "undecided-2", address)
     assert answer.json()["message"] == "too many bad credentials came from your address"
-    assert guarded.askers == [("2001:db8:0:1::/64", False), ("2001:db8:0:1::/64", True)]
+    assert guarded.askers == [(limit_key(address), is_limited) for is_limited in (False, False, True)]
 
 
 async def test_one_good_token_among_undecided_ones_is_enough(guarded: Guarded, http: httpx.AsyncClient) -> None:

@@ -150,7 +150,7 @@ class AccessServiceServicer:
         (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
         to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
         "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
-        one: whoever counts bad credentials counts it.
+        one: whoever counts bad credentials counts it, unless the metadata is "free", as for a share that is used up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

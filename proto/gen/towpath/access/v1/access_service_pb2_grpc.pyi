@@ -50,7 +50,7 @@ class AccessServiceStub:
     (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
     to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
     "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
-    one: whoever counts bad credentials counts it.
+    one: whoever counts bad credentials counts it, unless the metadata is "free", as for a share that is used up.
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]
     """CheckAccess decides whether a user may do something in a repository.
@@ -217,7 +217,7 @@ class AccessServiceAsyncStub(AccessServiceStub):
     (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
     to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
     "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
-    one: whoever counts bad credentials counts it.
+    one: whoever counts bad credentials counts it, unless the metadata is "free", as for a share that is used up.
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
     """CheckAccess decides whether a user may do something in a repository.
@@ -387,7 +387,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; or a third party would have
         to be asked, and the client's address is over its limit, or has used up its share of the look-ups; with
         "retry_after"). UNAVAILABLE and RESOURCE_EXHAUSTED have the metadata "undecided" where the credential may be a made-up
-        one: whoever counts bad credentials counts it.
+        one: whoever counts bad credentials counts it, unless the metadata is "free", as for a share that is used up.
         """
 
     @_abc_1.abstractmethod
