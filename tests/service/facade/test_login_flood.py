@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.locks.v1 import lock_service_pb2 as locks
 
+from services.common.client_addresses import limit_key
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
-from services.facade.web.addresses import limit_key
 from tests.service.facade.inner_failures import check_error, running_scripted
 from tests.service.facade.test_access_cache import Watched
 from tests.support.facade import RunningFacade, running_facade
