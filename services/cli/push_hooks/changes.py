@@ -8,12 +8,11 @@ A path counts in these cases:
    changes the path. Commits were dropped, or a merge has discarded what one of its parents has.
 3. The branch is the default branch, and its tip differs from the old tip. What others have pushed to their branches
    counts there, because their merge changes the files that everybody works on.
-
 4. The branch is not in the default lock space, and its tip differs from the old tip, or that of a new branch from where
    it has left the default branch. In the default space, a commit counts that is new to the branches of that space. So
    a change that a branch of another space, or a tag, has brought to the repository is new where it is pushed then.
-5. The deletion of a branch drops the last commit that changes it, and the default branch has not the same file. So no
-   branch is deleted and pushed anew without a change of it.
+5. The deletion of a branch drops the last commit that changes it, and the default branch does not have the same file.
+   Otherwise, a branch could be deleted and pushed again to evade rule 2.
 
 Both paths of a rename count, and the path of a deletion.
 """

@@ -26,7 +26,7 @@ router = APIRouter(default_response_class=Response, route_class=endpoints_in(Are
 async def retain_objects(request: Request) -> Response:
     """Tell how much the list does not retain, and with `apply` remove it."""
     call = await open_call(request)
-    # The lock service decides it again, by the credential; here, nothing is read of the body of who may not.
+    # The lock service decides again, by the credential. This check spares the body of a caller that is refused.
     await call.authorize(Permission.ADMIN, "")
     query = parse_query(query_values(request))
     request_body.check_list(request.headers)

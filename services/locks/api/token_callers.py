@@ -43,7 +43,7 @@ def token_caller() -> User:
 
 
 def check_administrator(user: User) -> None:
-    """Raise `PermissionDenied` (NOT_ADMINISTRATOR) for a user who is none."""
+    """Raise `PermissionDenied` (NOT_ADMINISTRATOR) unless the user is an administrator."""
     if not user.administrator:
         raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")
 

@@ -259,7 +259,7 @@ async def test_a_caller_reads_two_pages_of_the_history_at_once(place: Place, mon
 
 
 async def test_strangers_have_the_rate_of_their_address(place: Place) -> None:
-    """It is no one else's: not that of another address, nor of who shows credentials; and it bars nobody from these."""
+    """A stranger who uses it up takes nothing from other addresses, nor from callers with credentials."""
     data = content("of strangers", 100)
     async with (
         _slow_facade(place.inner, anonymous_rate="3/h") as facade,
