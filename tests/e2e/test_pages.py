@@ -17,12 +17,13 @@ from tests.support.http import Client
 from tests.support.proxies import running_nginx
 from tests.support.stack import Stack, running_stack
 from tests.support.tabs import Tab
+from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from playwright.async_api import Browser, Locator
+    from playwright.async_api import Browser, Locator, Route
 
 REPOSITORY = "demo/assets"
 LOCKS, HISTORY = f"/{REPOSITORY}/locks", f"/-/history/{REPOSITORY}"
@@ -121,16 +122,30 @@ def _owned_by_alice(clone: Clone) -> str:
 
 
 async def test_an_open_form_is_not_taken_away(alice: Window, own: Stack) -> None:
-    """While somebody writes a reason, the list waits, says so, and is shown anew afterwards."""
-    standing, later = _name("Standing"), _name("Later")
+    """While somebody writes a reason, the list waits and says so, also one that was on its way."""
+    standing, on_its_way, later = _name("Standing"), _name("OnItsWay"), _name("Later")
     await lock(own, "bob", standing)
+    await row(alice, standing).wait_for()
+    asked, is_opened = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        asked.set()
+        await is_opened.wait()
+        await route.continue_()
+
+    await alice.page.route(re.compile(LOCKS), hold)
+    await lock(own, "bob", on_its_way)
+    async with asyncio.timeout(STEP_SECONDS):
+        await asked.wait()
     await row(alice, standing).get_by_text("Take over").click()
+    is_opened.set()
+    await alice.page.get_by_text("The list has changed.").wait_for()
     await row(alice, standing).get_by_label("Reason").fill("half a sent")
     await lock(own, "bob", later)
-    await alice.page.get_by_text("The list has changed.").wait_for()
     assert await row(alice, standing).get_by_label("Reason").input_value() == "half a sent"
-    assert await row(alice, later).count() == 0
+    assert await row(alice, on_its_way).count() == 0
     await row(alice, standing).get_by_text("Take over").click()
+    await row(alice, on_its_way).wait_for()
     await row(alice, later).wait_for()
 
 
@@ -251,8 +266,11 @@ async def test_keyboard_alone(browser: Browser, own: Stack) -> None:
         await keyboard.press("Enter")
         await row(opened, path).get_by_role("button", name="Release").wait_for()
         await opened.tab_to("#locks button")
+        # The list that follows the events is another one, and the focus stays where it was.
+        await lock(own, "bob", f"{path}.later")
+        await row(opened, f"{path}.later").wait_for()
         await keyboard.press("Space")
-        await opened.page.get_by_text("No lock matches.").wait_for()
+        await row(opened, path).wait_for(state="detached")
 
 
 @pytest.mark.parametrize("agent", ["git-lfs/3.7.1 (GitHub; linux amd64; go 1.25.0)", "curl/8.14.1"])

@@ -41,7 +41,7 @@ async def read_session_form(visit: Visit) -> dict[str, str]:
         raise SignInNeeded
     form = await read_form(visit.request)
     if not hmac.compare_digest(form.get(CSRF_FIELD, "").encode(), visit.csrf.encode()):
-        raise _cross_site("the form is not one of your session; load the page anew")
+        raise _cross_site("the form is not one of your session; load the page again")
     return form
 
 

@@ -7,16 +7,25 @@ function watch(status) {
   const events = new EventSource(status.dataset.watch);
   let waiting = 0;
 
+  // A form that is open stays: the list waits until it is closed.
+  function isHeld(list) {
+    const form = list.querySelector("details[open]");
+    if (!form) return false;
+    status.textContent = "The list has changed. It is shown once the form is closed.";
+    form.addEventListener("toggle", refresh, { once: true });
+    return true;
+  }
+
   function refresh() {
     const list = document.querySelector(status.dataset.list);
-    if (list.querySelector("details[open]")) {
-      status.textContent = "The list has changed. It is shown anew once the form is closed.";
-      list.querySelector("details[open]").addEventListener("toggle", refresh, { once: true });
-      return;
-    }
+    if (isHeld(list)) return;
     status.textContent = "";
     htmx.trigger(list, "changed");
   }
+
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target.matches(status.dataset.list) && isHeld(event.detail.target)) event.detail.shouldSwap = false;
+  });
 
   function changed() {
     clearTimeout(waiting);
@@ -33,7 +42,7 @@ function watch(status) {
   }
   events.addEventListener("error", () => {
     status.textContent = events.readyState === EventSource.CLOSED
-      ? "The list is not live any more. Load the page anew." : "";
+      ? "The list is not live any more. Load the page again." : "";
   });
   addEventListener("pagehide", () => events.close());
 }
