@@ -37,6 +37,11 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = 
     return ""
 
 
+def service_of(method: str) -> str:
+    """Return the full name of the service in the path of a call; empty for a path that is none of a method."""
+    return method[1:].rpartition("/")[0] if method.startswith("/") else ""
+
+
 @dataclass(frozen=True)
 class FurtherSecret:
     """A secret that some methods, given by full name, ask for beside the one between services.
@@ -85,7 +90,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
     def _problem(self, method: str, metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
         """Return what a call lacks; empty if it is admitted."""
-        is_guarded = bool(self._secrets) and method.split("/")[1] not in self._unguarded
+        is_guarded = bool(self._secrets) and service_of(method) not in self._unguarded
         if is_guarded and not _is_among(bearer_token(metadata), self._secrets):
             return "the secret between services is missing or wrong"
         further = self._further

@@ -10,7 +10,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from pydantic import SecretStr
 
-from services.common.rpc.interceptors import CallInterceptor, FurtherSecret, SecretInterceptor
+from services.common.lifecycle import cancel_and_wait
+from services.common.rpc.interceptors import CallInterceptor, Context, FurtherSecret, SecretInterceptor
 from services.common.rpc.options import MAX_MESSAGE_BYTES, is_local, server_options
 from services.common.rpc.tls import Tls
 
@@ -49,7 +50,7 @@ class Server:
             raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
         self._services = tuple(services)
         self._drain_seconds = drain_seconds
-        self._health = health.aio.HealthServicer()
+        self._health = _Health()
         self._is_serving = False
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
@@ -86,10 +87,34 @@ class Server:
             await self._health.set(service, status)
 
     async def serve_until(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set; then refuse new calls, let calls in flight finish in `drain_seconds`, and end."""
-        await stop.wait()
+        """Serve until `stop` is set; then refuse new calls, let calls in flight finish in `drain_seconds`, and end.
+
+        Raises RuntimeError if gRPC has ended by itself, as it does when the path of a call is not UTF-8: the process
+        has to be started again then.
+        """
+        # Never cancelled, because that would cancel the end of gRPC for all who wait for it.
+        ended = asyncio.ensure_future(self.grpc.wait_for_termination())
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_and_wait(stopped)
         await self.set_serving(serving=False)
+        if not stop.is_set():
+            raise RuntimeError("gRPC has ended by itself")
         await self.grpc.stop(self._drain_seconds)
+        await ended
+
+
+class _Health(health.aio.HealthServicer):
+    """The health of the services, which anybody may ask for, but not watch.
+
+    A watcher that does not read would hold the change of the health, and with it the start and the stop of the process.
+    """
+
+    async def Watch(self, request: object, context: Context) -> None:
+        """Refuse."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "ask by Check")
 
 
 def methods_of(services: Iterable[str]) -> Iterator[str]:

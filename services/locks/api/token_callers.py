@@ -16,7 +16,7 @@ import grpc
 from services.common.address_rates import AddressRates
 from services.common.client_addresses import limit_key
 from services.common.errors import InvalidArgument, PermissionDenied, Reason, ResourceExhausted, Unauthenticated
-from services.common.rpc.interceptors import Context, bearer_token
+from services.common.rpc.interceptors import Context, bearer_token, service_of
 from services.common.rpc.log_fields import add_log_fields, log_request_fields
 from services.common.rpc.streams import within
 from services.database.transactions import Database
@@ -84,7 +84,7 @@ class TokenCallers(grpc.aio.ServerInterceptor):
     ) -> _Handler:
         """Return the handler of the call, which reads the message once the token is admitted."""
         handler = await continuation(handler_call_details)
-        service = handler_call_details.method.split("/")[1]
+        service = service_of(handler_call_details.method)
         if handler is None or service not in self._services | self._administrators:
             return handler
         token = bearer_token(handler_call_details.invocation_metadata)

@@ -33,6 +33,7 @@ from services.common.rpc.interceptors import Context, FurtherSecret
 from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.server import Server
 from tests.support.loop import never
+from tests.support.waiting import STEP_SECONDS
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
@@ -234,6 +235,49 @@ async def test_an_address_that_others_reach_needs_the_secret() -> None:
     """A server on a port without a secret does not start."""
     with pytest.raises(ValueError, match="service_secret: needed"):
         Server("127.0.0.1:0", secret=None, drain_seconds=1, services=[SERVICE])
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
+    return len(body).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + body
+
+
+def _call(path: bytes) -> bytes:
+    """Return a connection's first bytes, and a call with an empty message whose answers nobody reads."""
+    fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"x"))
+    fields += ((b"te", b"trailers"), (b"content-type", b"application/grpc"))
+    head = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in fields)
+    no_window = _frame(4, 0, 0, b"\0\x04" + bytes(4))
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_window + _frame(1, 4, 1, head) + _frame(0, 1, 1, bytes(5))
+
+
+async def test_a_server_that_ends_by_itself_ends_its_process(tmp_path: Path) -> None:
+    """The path of a call that is not UTF-8 ends gRPC; a process that goes on would seem to be well for ever."""
+    stop = asyncio.Event()
+    async with running(tmp_path, secret=SECRET, socket="own") as (server, _, _, _):
+        await server.set_serving(serving=True)
+        serving = asyncio.create_task(server.serve_until(stop))
+        _, writer = await asyncio.open_unix_connection(tmp_path / "own")
+        writer.write(_call(b"/\xff/\xff"))
+        with pytest.raises(RuntimeError, match="ended by itself"):
+            await asyncio.wait_for(serving, STEP_SECONDS)
+        assert not server.is_serving
+        writer.close()
+
+
+@pytest.mark.parametrize("path", [b"/grpc.health.v1.Health/Watch", b"none"])
+async def test_a_caller_that_reads_nothing_holds_nothing(tmp_path: Path, path: bytes) -> None:
+    """Health changes and the service stops whatever a stranger has asked for."""
+    stop = asyncio.Event()
+    async with running(tmp_path, secret=SECRET, socket="own") as (server, _, _, _):
+        serving = asyncio.create_task(server.serve_until(stop))
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "own")
+        writer.write(_call(path))
+        await asyncio.wait_for(reader.read(1), STEP_SECONDS)
+        await asyncio.wait_for(server.set_serving(serving=True), STEP_SECONDS)
+        stop.set()
+        await asyncio.wait_for(serving, STEP_SECONDS)
+        writer.close()
 
 
 async def test_health_follows_the_service(tmp_path: Path) -> None:
