@@ -10,6 +10,7 @@ from services.facade.web.media_types import GENERIC
 
 # Each request ends with an empty line, or with the last byte of a body whose length is known.
 _EMPTY_LINE = b"\n\r\n"
+_PART_BYTES = 64 * 1024
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -18,7 +19,7 @@ def end_of_part(data: bytes, begin: int, *, before: bytes, body_left: int | None
     """Return where the bytes from `begin` end that may belong to the request that is being parsed.
 
     `before` are the last two bytes before `data`, and `body_left` are the bytes of its body that are yet to come: 0 in
-    a head, and None where the body is in chunks.
+    a head, and None where the body is in chunks. Of these two, at most 64 KiB are returned.
     """
     if body_left:
         return min(len(data), begin + body_left)
@@ -27,8 +28,9 @@ def end_of_part(data: bytes, begin: int, *, before: bytes, body_left: int | None
         for size in (1, 2):
             if (before + data[:size]).endswith(_EMPTY_LINE):
                 return size
-    found = data.find(_EMPTY_LINE, begin)
-    return len(data) if found < 0 else found + len(_EMPTY_LINE)
+    # It may have begun in the part before.
+    found = data.find(_EMPTY_LINE, max(0, begin - len(_EMPTY_LINE) + 1))
+    return min(len(data) if found < 0 else found + len(_EMPTY_LINE), begin + _PART_BYTES)
 
 
 def head_without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:

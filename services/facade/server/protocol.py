@@ -41,8 +41,8 @@ class Connection(HttpToolsProtocol):
     the answer: behind a proxy that reuses connections, the bytes after it could be taken for another client's request.
     """
 
-    _head_bytes = 0
-    _head_fields = 0
+    # The bytes since the last ones of a body, which are a head, or frame a body in chunks.
+    _framing_bytes = _head_fields = 0
     _in_head = False
     _in_body = False
     # The bytes of a body that are yet to come; None where it is in chunks.
@@ -171,25 +171,23 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._head_bytes = self._head_fields = 0
+        self._head_fields = 0
         self._in_head = True
         # The type lists the extensions that ASGI defines; a server may add others.
         self.scope["extensions"] = {_ABORT: self.transport.abort}  # type: ignore[dict-item] # see above
 
-    def on_url(self, url: bytes) -> None:
-        """Add a part of the request's target."""
-        self._count(len(url))
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header; ignore trailers of a chunked body, because they would change a request that is being served."""
-        self._count(len(name) + len(value), fields=1)
+        self._head_fields += 1
+        if self._head_fields > self._accepting.head_fields:
+            self._refuse_head()
+            raise ValueError("the parser goes no further")
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Begin to serve a request, or refuse it where its head leaves its end or its host in doubt."""
-        self._in_head = False
+        self._in_head, self._framing_bytes = False, 0
         self._stop_head_timer()
         if self.parser.should_upgrade():
             # CONNECT has no body, and can only mean a tunnel.
@@ -206,6 +204,7 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Add a part of a body."""
+        self._framing_bytes = 0
         if self._body_left is not None:
             self._body_left -= len(body)
         if not self._ends:
@@ -213,7 +212,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a body."""
-        self._in_body = False
+        self._in_body, self._framing_bytes = False, 0
         if not (self._upgrades or self._ends):
             super().on_message_complete()
 
@@ -234,9 +233,15 @@ class Connection(HttpToolsProtocol):
                 self.flow.pause_reading()
                 return
             end = end_of_part(data, begin, before=self._last, body_left=self._body_left if self._in_body else 0)
-            self._feed(data[begin:end])
+            part = data[begin:end]
+            self._last = (self._last + part)[-2:]
+            self._framing_bytes += len(part)
+            # The parser gathers a line that does not end, and in a head nothing else comes that would be taken.
+            if self._in_body or self._framing_bytes <= self._accepting.head_bytes:
+                self._feed(part)
+            if self._framing_bytes > self._accepting.head_bytes:
+                self._refuse_head()
             begin = end
-        self._last = data[-2:]
         self._await_head()
 
     @property
@@ -267,14 +272,9 @@ class Connection(HttpToolsProtocol):
             else:
                 return
 
-    def _count(self, count: int, *, fields: int = 0) -> None:
-        self._head_bytes += count
-        self._head_fields += fields
-        limits = self._accepting
-        if self._head_bytes > limits.head_bytes or self._head_fields > limits.head_fields:
-            expected = f"at most {limits.head_bytes} bytes and {limits.head_fields} headers"
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of the request: expected {expected}")
-            raise ValueError("the parser goes no further")
+    def _refuse_head(self) -> None:
+        expected = f"at most {self._accepting.head_bytes} bytes and {self._accepting.head_fields} headers"
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of the request: expected {expected}")
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP with 400, and end the connection."""

@@ -435,6 +435,32 @@ async def test_a_target_that_is_too_large(inner: Inner) -> None:
         assert (await raw.answer(reader))[0] == 431
 
 
+@pytest.mark.parametrize(
+    ("begin", "piece", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"x" * 1_000, 431),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"x" * 1_000, 431),
+        (b"", b"\r\n" * 500, 431),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 1_000, 431),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"x" * 1_000, 431),
+    ],
+    ids=("value", "name", "empty lines", "chunk", "trailer"),
+)
+async def test_a_line_without_an_end_is_not_gathered(begin: bytes, piece: bytes, status: int) -> None:
+    """The parser would keep all of it, and copy it for each piece."""
+
+    async def answer(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with _served(answer) as served:
+        served.writer.write(begin)
+        for _ in range(17):
+            served.writer.write(piece)
+            await asyncio.sleep(0)
+        assert (await raw.answer(served.reader))[0] == status
+
+
 async def test_silent_connections_end(inner: Inner) -> None:
     """Silence, half of a head or empty lines must hold no place for long; an answered connection is kept as before."""
     async with inner.running_facade(head_seconds=0.5) as facade:
