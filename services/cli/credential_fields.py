@@ -1,10 +1,23 @@
 """Fields of a credential, as git and its helpers write them to each other (git-credential(1))."""
 
 import re
+from collections.abc import Mapping
 
 MAX_BYTES = 64 * 1024
 # Git ends a field by a line feed alone. Where one program takes another character for an end, a URL names two hosts.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def write(fields: Mapping[str, str]) -> str:
+    """Return fields as lines; those that are empty are left out.
+
+    Raises ValueError, which names the field, for a control character: what a server says of a user could otherwise
+    name another host.
+    """
+    for name, value in fields.items():
+        if _CONTROL.search(value):
+            raise ValueError(f"{name}: expected no control characters")
+    return "".join(f"{name}={value}\n" for name, value in fields.items() if value)
 
 
 def parse(data: bytes) -> dict[str, str]:

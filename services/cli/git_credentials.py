@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from services.cli.credential_fields import parse
+from services.cli.credential_fields import parse, write
 from services.cli.errors import CommandError
 from services.cli.git_process import failure, start
 from services.cli.processes import end
@@ -66,8 +66,11 @@ class GitCredentials:
         await self._run("reject", credential.fields)
 
     async def _run(self, operation: str, fields: Mapping[str, str]) -> dict[str, str] | None:
-        text = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
         arguments = ("credential", operation)
+        try:
+            text = write(fields) + "\n"
+        except ValueError as error:
+            raise CommandError(f"git credential {operation}: {error}") from error
         with tempfile.TemporaryFile() as errors:
             process = await start(
                 arguments, self._environment, errors=errors, stdin=asyncio.subprocess.PIPE, folder=self._folder

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli.credential_fields import write
 from services.cli.errors import CommandError
 from services.cli.options import Json
 from services.cli.output import cell, show_record
@@ -104,7 +105,10 @@ def _tell_git(operation: str, signed_in: SignIn) -> None:
             "password_expiry_utc": str(signed_in.expires_at),
             "oauth_refresh_token": signed_in.refresh_token,
         }
-    text = "".join(f"{name}={value}\n" for name, value in fields.items() if value)
+    try:
+        text = write(fields)
+    except ValueError as error:
+        raise CommandError(f"git credential {operation}: {error}") from error
     # The path to git is found by the user's own PATH.
     told = subprocess.run(  # noqa: S603 - see above
         [git, "credential", operation], input=text, text=True, capture_output=True, timeout=_GIT_SECONDS, check=False

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from services.cli.credential_fields import MAX_BYTES, parse
+from services.cli.credential_fields import MAX_BYTES, parse, write
 from services.cli.sign_in.sign_ins import SignIns
 from services.cli.sign_in.tokens import forget_token, fresh
 from services.cli.sign_in.web import WebError
@@ -26,7 +26,7 @@ def run() -> None:
 
 
 def answer(operation: str, fields: Mapping[str, str]) -> str:
-    """Return the output of an operation. Raises `WebError`.
+    """Return the output of an operation. Raises `WebError`, and ValueError for what cannot be told to git.
 
     `store` keeps nothing: what git stores was read here, and is there already.
     """
@@ -41,7 +41,7 @@ def answer(operation: str, fields: Mapping[str, str]) -> str:
     current = fresh(known, found)
     if current is None:
         raise WebError(f"sign in again: towpath login {found.server}")
-    return f"username={current.user}\npassword={current.token}\npassword_expiry_utc={current.expires_at}\n"
+    return write({"username": current.user, "password": current.token, "password_expiry_utc": str(current.expires_at)})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.sign_in import credential_helper
 from services.cli.sign_in.sign_ins import SignIn, SignIns, normal_url
 from services.cli.sign_in.tokens import forget_token
 
@@ -63,6 +64,20 @@ def test_a_refused_token_is_forgotten(known: SignIns) -> None:
     assert known.read()[HERE.server] == HERE
     forget_token(known, HERE, HERE.token)
     assert known.read()[HERE.server] == replace(HERE, token="", expires_at=0)
+
+
+def test_what_a_server_says_of_a_user_names_no_other_host(known: SignIns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git's helpers would keep, or give, a password of the server's choice for a host of its choice."""
+    monkeypatch.setattr(credential_helper, "SignIns", lambda: known)
+    asked = {"protocol": "https", "host": "lfs.example.org", "path": "studio"}
+    hostile = replace(HERE, user="x\nhost=github.com\nusername=victim", expires_at=2**33)
+    with known.locked():
+        known.put(replace(hostile, user="alice"))
+    assert credential_helper.answer("get", asked) == f"username=alice\npassword=tp_x\npassword_expiry_utc={2**33}\n"
+    with known.locked():
+        known.put(hostile)
+    with pytest.raises(ValueError, match="username: expected no control characters"):
+        credential_helper.answer("get", asked)
 
 
 @pytest.mark.parametrize(
