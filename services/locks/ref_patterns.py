@@ -1,7 +1,7 @@
 """Ref patterns such as `refs/heads/rel/*`. They limit the refs that a grant lets its user write."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 _REF_CHARACTERS = 4_096
@@ -23,18 +23,13 @@ def matches_any_ref(pattern: str) -> bool:
     return is_ref(pattern.replace("*", "x").replace("?", "x"))
 
 
-def matches(pattern: str, ref: str) -> bool:
-    """Return whether all of `ref` matches: "*" is any characters, "/" included, "?" is any character; case counts.
+def matching(rules: Iterable[str], ref: str, *, pattern_of: Callable[[str], str] = str) -> str | None:
+    """Return the first of the rules, which are patterns or have one, whose pattern all of `ref` matches, or None.
 
-    A `ref` that git does not accept, see `is_ref`, matches nothing, because other software might read it as a name that
-    the pattern does not mean.
+    "*" is any characters, "/" included, "?" is any character; case counts. A `ref` that git does not accept, see
+    `is_ref`, matches nothing, because other software might read it as a name that the pattern does not mean.
     """
-    return is_ref(ref) and _matches(pattern, ref)
-
-
-def matching(patterns: Iterable[str], ref: str) -> str | None:
-    """Return the first of the patterns that `ref` matches, or None."""
-    return next((pattern for pattern in patterns if _matches(pattern, ref)), None) if is_ref(ref) else None
+    return next((rule for rule in rules if _matches(pattern_of(rule), ref)), None) if is_ref(ref) else None
 
 
 def _matches(pattern: str, ref: str) -> bool:

@@ -101,8 +101,8 @@ async def logged_by(stack: Stack, request_id: str, services: set[str]) -> None:
 
 async def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Client, stack: Stack) -> None:
     """An operator finds a client's error only if every service that the request passed logs its id (trap-34)."""
-    # What may be done for a ref that nobody has named is not remembered, and locks is asked.
-    batch = alice.batch("download", new_blob().entry, ref={"name": f"refs/heads/{new_blob().oid}"})
+    # What may be written for a ref that nobody has named is not remembered, and locks is asked.
+    batch = alice.batch("upload", new_blob().entry, ref={"name": f"refs/heads/{new_blob().oid}"})
     await logged_by(stack, batch.headers["x-request-id"], {"facade", "locks", "storage"})
     lock = alice.unlock("0")
     await logged_by(stack, lock.json()["request_id"], {"facade", "locks"})

@@ -226,7 +226,9 @@ class Authorizer:
 
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`; see AccessService.CheckAccess.
         """
-        question = caller.user_id, repository, permission, ref, caller.deciding_token_id
+        # The ref never decides who may read, and anybody may name many.
+        asked_ref = "" if permission is Permission.READ else ref
+        question = caller.user_id, repository, permission, asked_ref, caller.deciding_token_id
         return await self._permissions.get_or_fetch(
             question, partial(self._ask_permission, *question, credential=caller.credential)
         )

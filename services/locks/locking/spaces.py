@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.locks.ref_patterns import matches
+from services.locks.ref_patterns import matching
 
 DEFAULT_SPACE = ""
 PER_REF = "per-ref"
@@ -23,13 +23,15 @@ def space_of(rules: Sequence[str], ref: str) -> str:
 
     `per-ref` is a space for each ref. A ref that matches no pattern is in the default space, as is no ref at all.
     """
-    for rule in rules:
-        pattern, _, name = rule.rpartition("=")
-        if matches(pattern, ref):
-            if name == PER_REF:
-                return ref if len(ref) <= _MAX_CHARACTERS else f"sha256:{hashlib.sha256(ref.encode()).hexdigest()}"
-            return DEFAULT_SPACE if name == DEFAULT else name
-    return DEFAULT_SPACE
+    rule = matching(rules, ref, pattern_of=_pattern_of)
+    name = DEFAULT if rule is None else rule.rpartition("=")[2]
+    if name == PER_REF:
+        return ref if len(ref) <= _MAX_CHARACTERS else f"sha256:{hashlib.sha256(ref.encode()).hexdigest()}"
+    return DEFAULT_SPACE if name == DEFAULT else name
+
+
+def _pattern_of(rule: str) -> str:
+    return rule.rpartition("=")[0]
 
 
 async def find_rules(connection: AsyncConnection, repository_id: int) -> Sequence[str]:

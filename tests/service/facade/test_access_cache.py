@@ -135,6 +135,27 @@ async def test_the_owner_of_a_forges_token_is_kept_for_its_repository_alone(
     assert asked["Authenticate"] == 1
 
 
+async def test_the_refs_of_a_reader_are_one_question(scripted: tuple[Scripted, RunningFacade]) -> None:
+    """Anybody may read a public repository by thousands of refs, and would push out what others have asked."""
+    inner, facade = scripted
+    inner.reply("Authenticate", NOW)
+    Watched(inner)
+    asked = _count(inner)
+
+    async def read(ref: str) -> int:
+        asked.clear()
+        async with client_of(facade) as client:
+            client.ref = ref
+            assert (await client.batch("download")).status_code == 200
+        return asked["CheckAccess"]
+
+    async def is_remembered() -> bool:
+        return await read("main") == 0
+
+    await until(is_remembered)
+    assert [await read(ref) for ref in ("a", "b")] == [0, 0]
+
+
 @pytest.mark.parametrize("ref", ["r" * 257, "r" * 100_000])
 async def test_a_ref_as_long_as_somebody_likes_is_not_kept(scripted: tuple[Scripted, RunningFacade], ref: str) -> None:
     """Memory has bounds in bytes, too."""

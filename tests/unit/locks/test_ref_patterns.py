@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.locks.ref_patterns import is_ref, matches, matches_any_ref, matching
+from services.locks.ref_patterns import is_ref, matches_any_ref, matching
 from tests.support.waiting import STEP_SECONDS
 
 _SHORT = st.text(alphabet="ab/[.*?\n", max_size=12)
@@ -45,6 +45,11 @@ _NO_REFS = [
     "refs/heads/main.lock",
     "refs/heads/main.lock/a",
 ]
+
+
+def matches(pattern: str, ref: str) -> bool:
+    """Return whether a ref matches a pattern."""
+    return matching([pattern], ref) is not None
 
 
 @pytest.mark.parametrize(
