@@ -3,6 +3,7 @@
 set -eu
 umask 077
 mkdir -p "$1"
+chmod 700 "$1"
 
 random() {
     od -An -N "$1" -tx1 /dev/urandom | tr -d ' \n'
