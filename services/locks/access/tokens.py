@@ -45,7 +45,11 @@ IS_LISTED = (
 )
 """The condition for tokens that were given here: not those of forges and SSH sessions, and no JSON Web Tokens."""
 
-_KIND = col(Token.ssh_key_id).is_not(None), exists().where(col(TokenGrant.token_id) == col(Token.id))
+_KIND = (
+    col(Token.ssh_key_id).is_not(None),
+    exists().where(col(TokenGrant.token_id) == col(Token.id)),
+    col(Token.issuer_id).is_not(None) & ~IS_OF_SIGN_IN,
+)
 
 # The fields that a trigger records of a token.
 _AUDIT_FIELDS: ColumnElement[dict[str, Any]] = literal_column("locks.audit_fields('token', to_jsonb(tokens))")
@@ -71,11 +75,18 @@ class TokenUser:
     """True for the token of an SSH session."""
     is_of_program: bool = False
     """True for the token of a program, such as a job: an issuer's rules give it roles of its own."""
+    is_json_web_token: bool = False
+    """True for what an issuer has made, and false for what was given for it here."""
 
     @property
     def scoped(self) -> bool:
         """True where the token, and not only its user, decides what may be done."""
         return self.forge_id is not None or self.issuer_id is not None or self.is_of_session
+
+    @property
+    def is_of_person(self) -> bool:
+        """True for a token that was made here for a person: nobody administers with any other."""
+        return not (self.is_of_session or self.is_of_program or self.is_json_web_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +121,13 @@ async def authenticate(database: Database, uses: TokenUses, token: str) -> Token
     """Return the user of a token as `find_token` does, and raise `Unauthenticated` for an unknown one too.
 
     The token of a forge is refused as well: only the forge knows whether it is still good. Raises `PermissionDenied`
-    (ACCESS_DENIED) for the token of an SSH session, which is for the files of one repository.
+    (ACCESS_DENIED) for the token of an SSH session or of a program, and for a JSON Web Token, which others see too.
     """
     user = await find_token(database, uses, token)
     if user is None or user.forge_id is not None:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
-    if user.is_of_session:
-        message = "the token is that of an SSH session, and for the files and locks of one repository alone"
+    if not user.is_of_person:
+        message = "the token is one of an SSH session, of a program or of an issuer: use one that was made here"
         raise PermissionDenied(Reason.ACCESS_DENIED, message)
     return user
 
@@ -153,10 +164,10 @@ async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenU
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token_id, seconds, forge_id, issuer_id, is_of_session, is_of_program, own, of_groups, of_token, *values = row
+    token_id, seconds, forge_id, issuer_id, *rest = row
+    kind, limits, values = rest[: len(_KIND)], rest[len(_KIND) : -len(_USER)], rest[-len(_USER) :]
     user = User(**dict(zip(_USER.keys(), values, strict=True)))
-    limits = own, of_groups, of_token
-    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id, limits, is_of_session, is_of_program)
+    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id, tuple(limits), *kind)
 
 
 async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:

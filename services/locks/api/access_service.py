@@ -54,7 +54,7 @@ class AccessServicer(AccountHandlers, SignInHandlers):
             keep_seconds=min(found.valid_seconds, _MAX_KEPT_SECONDS),
             token_id=found.token_id,
             scoped=found.scoped,
-            administrator=found.user.administrator and not found.is_of_session,
+            administrator=found.user.administrator and found.is_of_person,
             refused_by_pages=found.is_of_session or found.is_of_program,
             requests_per_hour=limits.of_user,
             token_requests_per_hour=limits.of_token,

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.common.errors import InvalidArgument, Reason, Unauthenticated
+from services.common.errors import InvalidArgument, PermissionDenied, Reason, Unauthenticated
 from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.locks.models import SCHEMA
@@ -155,3 +156,23 @@ async def test_the_list_has_sign_ins_and_no_json_web_tokens(
     await service.admin_peer.call(service.admin.RevokeToken, revoke)
     types = [event.type for event in await _events(database, f"token {given.user_name}/laptop")]
     assert types == ["org.towpath.token.created", "org.towpath.token.deleted"]
+
+
+@pytest.mark.usefixtures("people")
+async def test_no_administrator_by_a_json_web_token(
+    service: RunningLocks, issuer: Issuer, team: Team, postgres: TestPostgres
+) -> None:
+    """Other services of the issuer's see it too; the token that is given for it here administers."""
+    token = issuer.token(preferred_username=f"chief-{team.repository_id}")
+    given = (await _exchange(service, token)).secret
+    known = await authenticate(service, token)
+    await postgres.execute(
+        f"UPDATE locks.users SET administrator = true WHERE id = {known.user_id}",  # noqa: S608 - a number
+        database=service.database,
+    )
+    assert not (await authenticate(service, token)).administrator
+    assert (await authenticate(service, given)).administrator
+    listing = admin.ListUsersRequest(limit=1)
+    await service.peer.call(service.admin.ListUsers, listing, secret=SecretStr(given))
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.peer.call(service.admin.ListUsers, listing, secret=SecretStr(token))

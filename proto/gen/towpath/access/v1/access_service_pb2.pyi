@@ -135,8 +135,8 @@ class AuthenticateResponse(_message.Message):
     token_requests_per_hour: _builtins.int
     """How many requests may be made with this token in an hour, beside the limit of its user; 0 for no limit."""
     administrator: _builtins.bool
-    """Whether AdminService admits this token: its user is an administrator, and it is not the token of a forge or of an
-    SSH session.
+    """Whether AdminService admits this token: its user is an administrator, and it was made here for a person. It is not
+    the token of a forge, of a program or of an SSH session, nor a JSON Web Token.
     """
     refused_by_pages: _builtins.bool
     """Whether it is the token of a program or of an SSH session, with which nobody signs in to the pages."""
