@@ -125,7 +125,11 @@ def _is_size(value: object) -> bool:
 
 def _are_headers(value: object) -> bool:
     return isinstance(value, dict) and all(
-        isinstance(text, str) and _NAME.fullmatch(name) and text.isascii() and text.isprintable()
+        isinstance(text, str)
+        and _NAME.fullmatch(name)
+        and text.isascii()
+        and text.isprintable()
+        and text == text.strip()
         for name, text in value.items()
     )
 

@@ -58,12 +58,14 @@ async def answer(request: Request, address: Address, context: CacheContext) -> R
     (CREDENTIALS_REQUIRED) where the upstream is away and the caller could be one whose right is remembered.
     """
     settings = context.settings
+    headers = to_upstream(request.headers, client_of(request.scope))
     async with slot_of(request.scope).released():
         body = await request_body.read(
             request.headers, request.receive, max_bytes=settings.body_bytes, seconds=settings.json_body_seconds
         )
     asked, body = await _off_loop(len(body), _understood, body)
-    authorization = request.headers.getlist("authorization")
+    # As they are sent, so that a right is remembered of those whom the upstream has seen.
+    authorization = [value.decode("latin-1") for name, value in headers if name == b"authorization"]
     caller = context.rights.caller(authorization, address.base, asked.ref if asked else "")
     maker = ActionMaker(
         context.tokens,
@@ -83,7 +85,7 @@ async def answer(request: Request, address: Address, context: CacheContext) -> R
     if context.upstream.is_away and (response := await known.answer_while_away()) is not None:
         return response
     try:
-        answered, replaced = await _from_upstream(request, address, context, maker, body)
+        answered, replaced = await _from_upstream(request, address, context, maker, headers, body)
     except UpstreamAway:
         if (response := await known.answer_while_away()) is not None:
             return response
@@ -159,11 +161,15 @@ class _Known:
 
 
 async def _from_upstream(
-    request: Request, address: Address, context: CacheContext, maker: ActionMaker, body: bytes
+    request: Request,
+    address: Address,
+    context: CacheContext,
+    maker: ActionMaker,
+    headers: list[tuple[bytes, bytes]],
+    body: bytes,
 ) -> tuple[Response, "Replaced | None"]:
     """Return the upstream's answer with the actions of the cache; None where it has none of the interface."""
     url = context.upstream.url(address.path, request.scope["query_string"])
-    headers = to_upstream(request.headers, client_of(request.scope))
     async with context.upstream.request("POST", url, headers, body) as response:
         data = await _bounded(response)
     metrics.BATCHES_BY_UPSTREAM.inc()

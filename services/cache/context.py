@@ -26,6 +26,9 @@ _PASSED_TO_UPSTREAM = (
     b"last-event-id",
     b"user-agent",
 )
+# The whitespace around a value is no part of it (RFC 9110, section 5.5), and the client of the upstream refuses to send
+# it; other characters that it refuses have been answered 400 by the server.
+_AROUND = b" \t"
 # Of one connection (RFC 9110, section 7.6.1), of the upstream's own origin, or written anew.
 _NOT_PASSED_TO_CLIENT = (
     "alt-svc",
@@ -62,7 +65,7 @@ class CacheContext:
 
 def to_upstream(headers: Headers, seen: ClientRequest) -> list[tuple[bytes, bytes]]:
     """Return the headers of a request that the upstream gets, and the address of the client."""
-    passed = [(name, value) for name, value in headers.raw if name in _PASSED_TO_UPSTREAM]
+    passed = [(name, value.strip(_AROUND)) for name, value in headers.raw if name in _PASSED_TO_UPSTREAM]
     return [*passed, (b"x-forwarded-for", seen.address.encode())] if seen.address else passed
 
 

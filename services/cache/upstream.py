@@ -18,7 +18,7 @@ import httpx
 from services.cache import metrics
 from services.cache.settings import CacheSettings
 from services.common.addresses import is_loopback
-from services.common.errors import Reason, Unavailable
+from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
 from services.common.outbound import CodingError, require_identity
@@ -34,6 +34,9 @@ _SAFE_IN_QUERY = string.punctuation.replace("#", "")
 _MAX_IDLE_CONNECTIONS = 64
 # Shorter than servers leave an idle connection open, so that no request meets one that is being closed.
 _IDLE_SECONDS = 4.0
+
+# The request itself cannot be sent, which tells nothing of the upstream.
+_NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 _log = get_logger(__name__)
 
@@ -122,7 +125,7 @@ class Upstream:
         The upstream may be silent for `seconds`, by default those of the settings.
 
         Raises `UpstreamAway` where there is no answer, where it ends early, or where a proxy says so; `ServiceError`
-        (INVALID_REPLY) where the answer is not HTTP; and the errors of `content`.
+        (INVALID_REPLY) where the answer is not HTTP, or the request cannot be sent; and the errors of `content`.
         """
         told = httpx.Headers(list(headers))
         told.setdefault("Accept-Encoding", "identity")
@@ -139,12 +142,13 @@ class Upstream:
                 if is_own:
                     self._failed_at = -math.inf
                 yield response
+        except _NEVER_SENT as error:
+            raise _invalid(error) from error
         except httpx.TransportError as error:
             self._failed(url, type(error).__name__, trips=is_own)
             raise UpstreamAway from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            metrics.UPSTREAM_ERRORS.labels("invalid").inc()
-            raise invalid_reply("upstream", type(error).__name__) from error
+            raise _invalid(error) from error
 
     def _timeout(self, seconds: float | None) -> httpx.Timeout:
         return httpx.Timeout(seconds or self._read_seconds, connect=self._connect_seconds)
@@ -170,6 +174,11 @@ def readable(response: httpx.Response) -> AsyncIterator[bytes]:
 def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """Return headers as they go over the wire."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _invalid(error: Exception) -> ServiceError:
+    metrics.UPSTREAM_ERRORS.labels("invalid").inc()
+    return invalid_reply("upstream", type(error).__name__)
 
 
 def is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:

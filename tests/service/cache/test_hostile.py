@@ -1,6 +1,7 @@
 """Strangers: odd addresses, long and slow requests, and tokens that are not the cache's."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,39 @@ async def test_bytes_that_are_no_ascii(upstream: ScriptedUpstream, callers: Call
             upstream.action_fields = {"header": header}
             [entry] = (await callers(cache).batch((oid, 5))).json()["objects"]
             assert entry["actions"]["download"]["href"].startswith(upstream.origin)
+
+
+async def test_headers_that_cannot_be_sent(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """They tell nothing of the upstream, so that no remembered right serves somebody whose access has ended."""
+    oid = upstream.add(b"bytes")
+
+    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
+        caller = callers(cache)
+
+        async def answer(path: str, header: bytes, body: bytes = b"{}") -> bytes:
+            head = f"POST /far/film/{path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n".encode()
+            return await _raw(cache.origin, head + header + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+        async def is_serving() -> bool:
+            ready = (await caller.http.get(f"{cache.origin}/readyz")).json()
+            return bool(ready["services"] == {"upstream": "serving"})
+
+        assert (await caller.download(oid, 5)).content == b"bytes"
+        upstream.readers.clear()
+        asked = json.dumps({"operation": "download", "objects": [{"oid": oid, "size": 5}]}).encode()
+        assert (await answer("objects/batch", b"Authorization: reader \t", asked)).startswith(b"HTTP/1.1 401")
+        assert upstream.seen[-1].headers["authorization"] == "reader"
+        assert (await answer("locks", b"User-Agent: odd ")).startswith(b"HTTP/1.1 200")
+        for path in ("objects/batch", "locks"):
+            for odd in (b"a\x0bb", b"a\r\n b", b"a\0b"):
+                assert (await answer(path, b"User-Agent: " + odd)).startswith(b"HTTP/1.1 400")
+        assert await is_serving()
+        # Those of an action are the upstream's own fault, and not its end.
+        upstream.readers.add("reader")
+        upstream.action_fields = {"header": {"Content-Length": "x"}}
+        other = upstream.add(b"other")
+        assert (await caller.download(other, 5)).status_code == 502
+        assert await is_serving()
 
 
 async def test_methods(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
