@@ -21,6 +21,7 @@ from services.common.errors import Reason, Unauthenticated
 from services.common.oid import is_oid
 from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.web import request_body
+from services.facade.web.body_bounds import batch_bytes, check_lengths
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.forwarded_headers import client_of, origin
 from services.facade.web.media_types import negotiate
@@ -54,16 +55,19 @@ class Asked:
 async def answer(request: Request, address: Address, context: CacheContext) -> Response:
     """Answer a batch: from memory where the rights to all its objects are remembered and they are kept, else by asking.
 
-    Raises the errors of `request_body.read`, `origin` and `Upstream.request`, and `Unauthenticated`
+    Raises the errors of `request_body.read`, `check_lengths`, `origin` and `Upstream.request`, and `Unauthenticated`
     (CREDENTIALS_REQUIRED) where the upstream is away and the caller could be one whose right is remembered.
     """
     settings = context.settings
     headers = to_upstream(request.headers, client_of(request.scope))
     async with slot_of(request.scope).released():
         body = await request_body.read(
-            request.headers, request.receive, max_bytes=settings.body_bytes, seconds=settings.json_body_seconds
+            request.headers,
+            request.receive,
+            max_bytes=min(batch_bytes(settings.batch_objects), settings.body_bytes),
+            seconds=settings.json_body_seconds,
         )
-    asked, body = await _off_loop(len(body), _understood, body)
+    asked, body = await _off_loop(len(body), _understood, body, settings.batch_objects)
     # As they are sent, so that a right is remembered of those whom the upstream has seen.
     authorization = [value.decode("latin-1") for name, value in headers if name == b"authorization"]
     caller = context.rights.caller(authorization, address.base, asked.ref if asked else "")
@@ -202,16 +206,17 @@ async def _off_loop(
     return function(*args, **kwargs)
 
 
-def _understood(body: bytes) -> tuple[Asked | None, bytes]:
+def _understood(body: bytes, max_objects: int) -> tuple[Asked | None, bytes]:
     """Return the part of a batch request that the cache understands, and the request to the upstream.
 
     It asks for the basic transfer, because no other can be answered here. Where it names objects by another hash or
-    does not have the shape of the interface, only the upstream understands it.
+    does not have the shape of the interface, only the upstream understands it. Raises the errors of `check_lengths`.
     """
     try:
         asked = from_json(body)
     except ValueError:
         return None, body
+    check_lengths(asked, max_objects=max_objects)
     if not isinstance(asked, dict) or asked.get("hash_algo") not in (None, _SHA_256):
         return None, body
     transfers, operation, entries = asked.get("transfers") or [_BASIC], asked.get("operation"), asked.get("objects")

@@ -17,6 +17,7 @@ from services.facade.middleware.concurrency_limit import Slot, move_to_watches, 
 from services.facade.server.object_response import ObjectResponse
 from services.facade.server.sendfile import FilePart
 from services.facade.web import request_body
+from services.facade.web.body_bounds import LOCK_BYTES, LOCK_PATHS_BYTES
 from services.facade.web.forwarded_headers import client_network, client_of
 from services.facade.web.request_log import add_log_fields
 
@@ -34,7 +35,8 @@ async def relay_locks(request: Request, address: Address, context: CacheContext)
     Raises the errors of `request_body.read` and `Upstream.request`.
     """
     add_log_fields(request.scope, repository=address.base.removeprefix("/"))
-    body = await _small_body(request, context, context.settings.body_bytes)
+    is_of_paths = address.path.rpartition("/")[0].endswith("/locks/batch")
+    body = await _small_body(request, context, LOCK_PATHS_BYTES if is_of_paths else LOCK_BYTES)
     url = context.upstream.url(address.path, request.scope["query_string"])
     return await _relayed(request, context, url, to_upstream(request.headers, client_of(request.scope)), body or None)
 

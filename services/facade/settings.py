@@ -46,7 +46,6 @@ class FacadeSettings(HttpSettings, ServiceSettings):
         description="a second key, whose tokens are accepted too: the next or the last one while `signing_key` is "
         "changed",
     )
-    batch_objects: int = Field(default=1_000, ge=1, description="the most objects of one batch; more are answered 413")
     object_bytes: Bytes = Field(
         default=1024**4, le=2**63 - 1, description="the most bytes of an object to upload; more is that object's 422"
     )

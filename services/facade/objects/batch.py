@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict
 from pydantic_core import to_json
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import InvalidArgument, Reason, ResourceExhausted
+from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.common.sizes import is_warned_of, quota_message
 from services.facade.auth.action_tokens import ActionGrant, Operation
@@ -20,16 +20,13 @@ from services.facade.auth.caller import Caller
 from services.facade.clients.object_lookup import ObjectStat
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.actions import ActionBuilder, ActionFactory
-from services.facade.web.schemas import MAX_TRANSFERS, BatchRequest, ObjectEntry
+from services.facade.web.schemas import BatchRequest, ObjectEntry
 
 TRANSFER = "basic"
 RESUMABLE_TRANSFER = "tus"
 HASH_ALGORITHM = "sha256"
 
 _MAX_SIZE = 2**63 - 1
-# An entry with the largest size, indented; and the rest of the body, in which the client chooses the ref's length.
-_ENTRY_BYTES = 160
-_REST_BYTES = 64 * 1024
 # git-lfs asks for this many, and signing them takes 2 ms; signing more would delay other requests for too long.
 _MAX_INLINE_OBJECTS = 100
 _DAMAGED = "the bytes of the object are damaged or lost on the server; a push from a clone that has them heals it"
@@ -41,11 +38,6 @@ class Limits:
 
     objects: int
     object_bytes: int
-
-    @property
-    def body_bytes(self) -> int:
-        """The most bytes of a batch's body."""
-        return self.objects * _ENTRY_BYTES + _REST_BYTES
 
 
 class ObjectError(TypedDict):
@@ -148,23 +140,6 @@ def is_resumable(request: BatchRequest) -> bool:
 def body_of(transfer: str, entries: Iterable[str]) -> bytes:
     """Return the JSON of an answer with these entries, each of which is JSON already."""
     return f'{{"transfer":"{transfer}","objects":[{",".join(entries)}],"hash_algo":"{HASH_ALGORITHM}"}}'.encode()
-
-
-def check_lengths(value: object, limits: Limits) -> None:
-    """Raise for too many objects (`ResourceExhausted`, BATCH_TOO_LARGE) or transfers (`InvalidArgument`) in a body.
-
-    The check runs on the body's JSON value, because validating each entry takes long where there are many.
-    """
-    if not isinstance(value, dict):
-        return
-    objects, transfers = value.get("objects"), value.get("transfers")
-    if isinstance(objects, list) and len(objects) > limits.objects:
-        raise ResourceExhausted(
-            Reason.BATCH_TOO_LARGE,
-            f"objects: expected at most {limits.objects}; set lfs.transfer.batchSize to {limits.objects} or less",
-        )
-    if isinstance(transfers, list) and len(transfers) > MAX_TRANSFERS:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected at most {MAX_TRANSFERS}")
 
 
 def check_request(request: BatchRequest) -> None:

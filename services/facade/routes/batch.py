@@ -7,10 +7,11 @@ from fastapi import APIRouter, Request, Response
 from services.facade.auth.authorizer import Permission
 from services.facade.context import context_of
 from services.facade.errors import Area
-from services.facade.objects.batch import Limits, check_lengths, resolve_batch
+from services.facade.objects.batch import Limits, resolve_batch
 from services.facade.routes.openapi import Responses, answers, json_request
 from services.facade.routes.request import open_call_with_body
 from services.facade.routes.route import endpoints_in
+from services.facade.web.body_bounds import batch_bytes, check_lengths
 from services.facade.web.request_log import add_log_fields
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import BatchAnswer, BatchRequest
@@ -44,8 +45,8 @@ async def batch(request: Request) -> Response:
         request,
         BatchRequest,
         Permission.READ,
-        max_bytes=limits.body_bytes,
-        check=partial(check_lengths, limits=limits),
+        max_bytes=batch_bytes(limits.objects),
+        check=partial(check_lengths, max_objects=limits.objects),
     )
     add_log_fields(request.scope, direction=asked.operation, objects=len(asked.objects))
     answered = await resolve_batch(

@@ -18,6 +18,7 @@ from services.facade.routes.request import (
     query_values,
 )
 from services.facade.routes.route import endpoints_in
+from services.facade.web.body_bounds import LOCK_BYTES, LOCK_PATHS_BYTES
 from services.facade.web.forwarded_headers import client_of
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
@@ -29,11 +30,6 @@ from services.facade.web.schemas import (
 )
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
-
-# Enough for a path of 4,096 bytes, a note and a reason whose non-ASCII characters are JSON escapes, and a ref.
-_BODY_BYTES = 32 * 1024
-# Enough for a thousand paths of a thousand bytes.
-_PATHS_BYTES = 1024 * 1024
 
 
 @router.get(
@@ -106,7 +102,7 @@ async def watch_lock_events(request: Request) -> Response:
 async def create_locks(request: Request) -> Response:
     """Lock paths for the caller: each that can be locked, or with `atomic` all of them or none."""
     call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True, is_counted=False
+        request, LockPathsRequest, Permission.WRITE, max_bytes=LOCK_PATHS_BYTES, plain_json=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     created = await locks.create_many(
@@ -131,7 +127,7 @@ async def create_locks(request: Request) -> Response:
 async def delete_locks(request: Request) -> Response:
     """Remove the caller's locks of paths, or with `force` anybody's: each that can be, or with `atomic` all or none."""
     call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True, is_counted=False
+        request, LockPathsRequest, Permission.WRITE, max_bytes=LOCK_PATHS_BYTES, plain_json=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await locks.delete_many(
@@ -159,7 +155,7 @@ async def delete_locks(request: Request) -> Response:
 async def steal_lock(request: Request) -> Response:
     """Replace another user's lock by a lock of the caller's: a stale lock, or with the rights of `force` any."""
     call, asked = await open_call_with_body(
-        request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, is_counted=False
+        request, StealLockRequest, Permission.WRITE, max_bytes=LOCK_BYTES, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     taken = await locks.steal(

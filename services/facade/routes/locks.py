@@ -10,6 +10,7 @@ from services.facade.routes.openapi import answers, empty_answers, json_request
 from services.facade.routes.openapi_parameters import LOCK_QUERY
 from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
+from services.facade.web.body_bounds import LOCK_BYTES
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.ranges import entity_tags
 from services.facade.web.responses import json_response
@@ -24,9 +25,6 @@ from services.facade.web.schemas import (
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
 
-# Enough for a path of 4,096 bytes, a note and a reason whose non-ASCII characters are JSON escapes, and a ref.
-_BODY_BYTES = 32 * 1024
-
 
 @router.post(
     "/{repository:base}/locks",
@@ -39,7 +37,7 @@ _BODY_BYTES = 32 * 1024
 async def create_lock(request: Request) -> Response:
     """Lock a path for the caller."""
     call, asked = await open_call_with_body(
-        request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, is_counted=False
+        request, CreateLockRequest, Permission.WRITE, max_bytes=LOCK_BYTES, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
@@ -98,7 +96,7 @@ async def verify_locks(request: Request) -> Response:
     """Return a page of the caller's locks and those of others."""
     try:
         call, asked = await open_call_with_body(
-            request, VerifyLocksRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True, is_counted=False
+            request, VerifyLocksRequest, Permission.WRITE, max_bytes=LOCK_BYTES, may_be_empty=True, is_counted=False
         )
     except ResourceExhausted as error:
         if error.reason != HttpReason.LOGINS_LIMITED:
@@ -133,7 +131,7 @@ async def verify_locks(request: Request) -> Response:
 async def delete_lock(request: Request) -> Response:
     """Remove a lock of the caller's, or with `force` anybody's."""
     call, asked = await open_call_with_body(
-        request, DeleteLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True, is_counted=False
+        request, DeleteLockRequest, Permission.WRITE, max_bytes=LOCK_BYTES, may_be_empty=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await locks.delete(

@@ -39,6 +39,7 @@ class HttpSettings(ProcessSettings):
         description="the most bytes of a JSON body, where less is not too much already (a batch: 160 for each of "
         "`batch_objects`, and 65536; a lock 32768; to verify 4096); more are answered 413",
     )
+    batch_objects: int = Field(default=1_000, ge=1, description="the most objects of one batch; more are answered 413")
     documentation_url: str | None = Field(
         default=None, description="where users find help; named in the body of every error"
     )

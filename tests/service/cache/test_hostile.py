@@ -206,6 +206,27 @@ async def test_long_and_slow_requests(upstream: ScriptedUpstream, callers: Calle
     assert upstream.seen == []
 
 
+async def test_bodies_have_the_bounds_of_a_server(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """Nobody makes the cache read or decode more than a Towpath would; the upstream gets none of it."""
+    async with running_cache(tmp_path, upstream.origin, batch_objects=3) as cache:
+        caller = callers(cache)
+        for path, most in (
+            ("objects/batch", 3 * 160 + 65_536),
+            ("locks", 32_768),
+            ("locks/verify", 32_768),
+            ("locks/batch/lock", 1_048_576),
+        ):
+            for more, status in ((1, 413), (0, 401 if path == "objects/batch" else 200)):
+                body = b"{}" + b" " * (most - 2 + more)
+                answer = await caller.http.post(f"{caller.base_url}/{path}", content=body)
+                assert answer.status_code == status, (path, more)
+        upstream.seen.clear()
+        answer = await caller.batch(*[(oid_of(b""), 0)] * 4)
+        assert (answer.status_code, "lfs.transfer.batchSize" in answer.text) == (413, True)
+        assert upstream.seen == []
+        assert (await caller.batch(*[(oid_of(b""), 0)] * 3)).status_code == 200
+
+
 async def test_no_credential_is_logged(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
     """Neither the caller's, nor the token, nor the store's header."""
     data = content("quiet", 1000)

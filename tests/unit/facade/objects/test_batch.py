@@ -17,13 +17,13 @@ from services.facade.objects.actions import ActionFactory
 from services.facade.objects.batch import (
     Limits,
     check_entry,
-    check_lengths,
     check_request,
     refusal,
     with_actions,
     with_error,
 )
 from services.facade.web import schemas
+from services.facade.web.body_bounds import check_lengths
 from services.facade.web.request_body import validate_body
 from services.facade.web.schemas import BatchRequest, ObjectEntry
 
@@ -85,9 +85,9 @@ def test_no_transfer_in_common_is_refused(transfers: list[str]) -> None:
 
 def test_too_many_objects_are_refused() -> None:
     """One more than the limit (protocol: "Limits")."""
-    check_lengths({"objects": [{}] * 3, "transfers": ["basic"] * 64}, LIMITS)
+    check_lengths({"objects": [{}] * 3, "transfers": ["basic"] * 64}, max_objects=3)
     with pytest.raises(ResourceExhausted, match="objects"):
-        check_lengths({"objects": [5] * 4}, LIMITS)
+        check_lengths({"objects": [5] * 4}, max_objects=3)
 
 
 @pytest.mark.parametrize(
