@@ -53,7 +53,8 @@ class CacheSettings(HttpSettings):
     )
     cache_plain_http: bool = Field(
         default=False,
-        description="whether a cache may send credentials and fetch objects by http:// from another host than its own",
+        description="whether a cache may send credentials and fetch objects by http:// from another host than its own, "
+        "where the upstream itself is http://",
     )
     cache_connect_seconds: Seconds = Field(
         default=5.0, description="how long an upstream may take to accept a connection; longer, and it counts as away"

@@ -21,7 +21,7 @@ from services.common.addresses import is_loopback
 from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
-from services.common.outbound import CodingError, require_identity
+from services.common.outbound import CodingError, Destinations, LedAstrayError, require_identity
 from services.facade.web.error_reasons import invalid_reply
 
 AWAY_STATUSES = (502, 503, 504)
@@ -63,6 +63,7 @@ class Upstream:
         self._url = httpx.URL(settings.cache_upstream)
         self._allows_plain_http = settings.cache_plain_http
         self._client = client
+        self._destinations = Destinations(self._url.host)
         self._connect_seconds = settings.cache_connect_seconds
         self._read_seconds = settings.cache_read_seconds
         self._failed_at = -math.inf
@@ -105,10 +106,13 @@ class Upstream:
         return f"{here}/{url.raw_path.removeprefix(root).decode('ascii')}"
 
     def may_reach(self, url: httpx.URL) -> bool:
-        """Return whether objects may be fetched from a URL: https, or http where settings or the upstream allow it."""
+        """Return whether objects may be fetched from a URL: https, or http where the upstream and settings have it.
+
+        The address at which its host is found is looked at by `request`.
+        """
         if url.scheme == "https":
             return bool(url.host)
-        return url.scheme == "http" and (self._allows_plain_http or is_loopback(url.host))
+        return url.scheme == self._url.scheme and (self._allows_plain_http or is_loopback(url.host))
 
     @asynccontextmanager
     async def request(
@@ -125,7 +129,8 @@ class Upstream:
         The upstream may be silent for `seconds`, by default those of the settings.
 
         Raises `UpstreamAway` where there is no answer, where it ends early, or where a proxy says so; `ServiceError`
-        (INVALID_REPLY) where the answer is not HTTP, or the request cannot be sent; and the errors of `content`.
+        (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or another host than the upstream is at
+        an address to which that may not lead; and the errors of `content`.
         """
         told = httpx.Headers(list(headers))
         told.setdefault("Accept-Encoding", "identity")
@@ -134,7 +139,12 @@ class Upstream:
             told["X-Request-Id"] = request_id.current()
         try:
             async with self._client.stream(
-                method, url, headers=told, content=content, timeout=self._timeout(seconds)
+                method,
+                url,
+                headers=told,
+                content=content,
+                timeout=self._timeout(seconds),
+                extensions={"trace": self._destinations.check(url.host, is_own=is_own)},
             ) as response:
                 if response.status_code in AWAY_STATUSES:
                     self._failed(url, f"status {response.status_code}", trips=is_own)
@@ -143,12 +153,14 @@ class Upstream:
                     self._failed_at = -math.inf
                 yield response
         except _NEVER_SENT as error:
-            raise _invalid(error) from error
+            raise _invalid(type(error).__name__) from error
+        except LedAstrayError as error:
+            raise _invalid(str(error)) from error
         except httpx.TransportError as error:
             self._failed(url, type(error).__name__, trips=is_own)
             raise UpstreamAway from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise _invalid(error) from error
+            raise _invalid(type(error).__name__) from error
 
     def _timeout(self, seconds: float | None) -> httpx.Timeout:
         return httpx.Timeout(seconds or self._read_seconds, connect=self._connect_seconds)
@@ -166,8 +178,7 @@ def readable(response: httpx.Response) -> AsyncIterator[bytes]:
     try:
         require_identity(response.headers)
     except CodingError as error:
-        metrics.UPSTREAM_ERRORS.labels("invalid").inc()
-        raise invalid_reply("upstream", str(error)) from error
+        raise _invalid(str(error)) from error
     return response.aiter_bytes()
 
 
@@ -176,9 +187,9 @@ def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def _invalid(error: Exception) -> ServiceError:
+def _invalid(problem: str) -> ServiceError:
     metrics.UPSTREAM_ERRORS.labels("invalid").inc()
-    return invalid_reply("upstream", type(error).__name__)
+    return invalid_reply("upstream", problem)
 
 
 def is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:

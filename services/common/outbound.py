@@ -1,7 +1,10 @@
 """Bounds of our own requests: the addresses to which others may lead us, and the bodies that we read."""
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 # The special-purpose registries of IANA, and not `is_global`, which differs between versions of Python.
 _SPECIAL_IPV4 = [
@@ -61,6 +64,51 @@ def is_allowed(address: str, *, allows_private: bool) -> bool:
     if ip in _GLOBAL_IPV6:
         return not any(ip in network for network in _SPECIAL_IPV6)
     return allows_private and any(ip in network for network in _PRIVATE_IPV6)
+
+
+class LedAstrayError(ValueError):
+    """A server leads to an address to which it may not lead."""
+
+
+class Destinations:
+    """The addresses to which a server may lead us, by actions and redirects: private ones, if it has one itself.
+
+    `server` is its host.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._is_private: bool | None = None
+
+    def check(self, host: str, *, is_own: bool) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+        """Return what looks at each new connection to a host, before anything is sent by it: a `trace` of httpcore.
+
+        `is_own` says whether it leads to the server itself. Else it raises `LedAstrayError` for a connection to a wrong
+        address, which it closes.
+        """
+
+        async def look(event: str, info: Mapping[str, Any]) -> None:
+            if event != "connection.connect_tcp.complete":
+                return
+            stream = info["return_value"]
+            address = stream.get_extra_info("server_addr")[0]
+            if is_own:
+                self._is_private = self._is_private or not is_allowed(address, allows_private=False)
+            elif not is_allowed(address, allows_private=await self._allows_private()):
+                await stream.aclose()
+                raise LedAstrayError(f"the server leads to {host}, at the address {address}, where it may not lead")
+
+        return look
+
+    async def _allows_private(self) -> bool:
+        if self._is_private is None:
+            # The server itself was not connected to, as after a restart of what keeps its actions.
+            try:
+                found = await asyncio.get_running_loop().getaddrinfo(self._server, None, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError):
+                return False
+            self._is_private = not all(is_allowed(str(address[0]), allows_private=False) for *_, address in found)
+        return self._is_private
 
 
 class CodingError(ValueError):

@@ -17,7 +17,7 @@ import httpx
 
 from services.cli.errors import CommandError
 from services.cli.git_credentials import Credential, GitCredentials
-from services.common.outbound import CodingError, is_allowed, require_identity
+from services.common.outbound import CodingError, Destinations, LedAstrayError, require_identity
 from services.transfer.errors import Interrupted
 
 MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -49,7 +49,8 @@ class Http:
 
     def __init__(self, credentials: GitCredentials, *, server: str, max_connections: int) -> None:
         self._credentials = credentials
-        self._destinations = _Destinations(origin_of(server))
+        self._server = origin_of(server)
+        self._destinations = Destinations(httpx.URL(server).host)
         self._known: dict[str, Credential] = {}
         self._asking = asyncio.Lock()
         self._not_before: dict[str, float] = {}
@@ -125,7 +126,7 @@ class Http:
         at, sent = httpx.URL(url), dict(headers)
         try:
             for _ in range(_MAX_REDIRECTS + 1):
-                extensions = {"trace": self._destinations.check(at)}
+                extensions = {} if _is_proxied(at) else {"trace": self._look(at)}
                 async with self._client.stream(
                     method, at, headers=sent, content=content, extensions=extensions
                 ) as response:
@@ -148,6 +149,12 @@ class Http:
             raise Interrupted(f"{origin_of(url)}: {what}: {reason}", is_unreachable=unreachable) from error
         except httpx.InvalidURL:
             raise Refused(0, "the server answers with an invalid URL") from None
+        except LedAstrayError as error:
+            raise Refused(0, str(error)) from None
+
+    def _look(self, url: httpx.URL) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+        """Return what looks at the address of each new connection for a URL."""
+        return self._destinations.check(url.host, is_own=origin_of(str(url)) == self._server)
 
     async def _check(self, place: str, response: httpx.Response) -> None:
         """Raise the error of an answer."""
@@ -194,31 +201,6 @@ class Http:
                 )
             self._known[place] = found
             return found
-
-
-class _Destinations:
-    """The addresses to which a server may lead us, by actions and redirects: private ones, if it has one itself."""
-
-    def __init__(self, server: str) -> None:
-        self._server = server
-        self._is_private = False
-
-    def check(self, url: httpx.URL) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-        """Return what looks at the address of each new connection for a URL, before anything is sent by it."""
-        is_own, is_proxied = origin_of(str(url)) == self._server, _is_proxied(url)
-
-        async def look(event: str, info: Mapping[str, Any]) -> None:
-            if event != "connection.connect_tcp.complete" or is_proxied:
-                return
-            stream = info["return_value"]
-            address = stream.get_extra_info("server_addr")[0]
-            if is_own:
-                self._is_private |= not is_allowed(address, allows_private=False)
-            elif not is_allowed(address, allows_private=self._is_private):
-                await stream.aclose()
-                raise Refused(0, f"the server leads to {url.host}, at the address {address}, where it may not lead")
-
-        return look
 
 
 def _is_proxied(url: httpx.URL) -> bool:

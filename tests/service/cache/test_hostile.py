@@ -4,10 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from services.cache.settings import CacheSettings
 from services.cache.tokens import Grant, Tokens
+from services.cache.upstream import Upstream
 from services.facade.auth.action_tokens import Operation
 from tests.service.cache.conftest import Callers
 from tests.support.cache import running_cache
@@ -263,6 +265,22 @@ async def test_a_redirect_of_the_upstream_leads_here(
         answer = await callers(cache).batch((oid_of(b""), 0))
         assert answer.status_code == 307
         assert answer.headers["location"] == f"{cache.origin}/new/film/objects/batch"
+
+
+async def test_where_an_upstream_may_lead(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """Not to an address that no server has, even by the name of an allowed host, and from HTTPS to no HTTP."""
+    oid = upstream.add(b"bytes")
+    upstream.store_origin = upstream.origin.replace("127.0.0.1", "[::ffff:127.0.0.1]")
+    async with running_cache(tmp_path, upstream.origin, cache_plain_http=True) as cache:
+        assert (await callers(cache).download(oid, 5)).status_code == 502
+        assert upstream.downloads(oid) == []
+        upstream.store_origin = upstream.origin.replace("127.0.0.1", "localhost")
+        assert (await callers(cache).download(oid, 5)).content == b"bytes"
+    values = {"cache_upstream": "https://lfs.example.org", "cache_directory": tmp_path, "cache_plain_http": True}
+    async with Upstream.open(CacheSettings.model_validate(values)) as secure:
+        assert secure.may_reach(httpx.URL("https://store.example.org/a"))
+        for url in ("http://store.example.org/a", "http://127.0.0.1/a", "ftp://store.example.org/a"):
+            assert not secure.may_reach(httpx.URL(url))
 
 
 async def test_http_of_another_host_is_an_opt_in(tmp_path: Path) -> None:

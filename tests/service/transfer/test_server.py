@@ -5,7 +5,7 @@ import gzip
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 
 import httpx
@@ -14,9 +14,10 @@ import pytest
 from services.cli.errors import CommandError
 from services.cli.git_credentials import GitCredentials
 from services.cli.pointers.named import Pointer
+from services.common.outbound import Destinations, LedAstrayError
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.retries import repeated
-from services.transfer.server.http import Http, Refused, _Destinations, _target_of
+from services.transfer.server.http import Http, Refused, _target_of
 from services.transfer.server.locks import list_locks
 from services.transfer.server.objects import ServerSink, ServerSource
 from tests.support.http import content, oid_of
@@ -371,15 +372,24 @@ class _Connected:
 )
 async def test_the_addresses_to_which_a_server_may_lead(own: str, address: str, *, is_followed: bool) -> None:
     """A server of the internet leads to no machine of this network; a connection elsewhere ends before a request."""
-    destinations = _Destinations("https://git.example")
+    destinations = Destinations("git.example")
     connected = "connection.connect_tcp.complete"
-    await destinations.check(httpx.URL("https://git.example/x"))(connected, {"return_value": _Connected(own)})
-    stream, look = _Connected(address), destinations.check(httpx.URL("https://files.example/x"))
+    await destinations.check("git.example", is_own=True)(connected, {"return_value": _Connected(own)})
+    stream, look = _Connected(address), destinations.check("files.example", is_own=False)
     if is_followed:
         await look(connected, {"return_value": stream})
     else:
-        with pytest.raises(Refused, match=f"the server leads to files.example, at the address {address}"):
+        with pytest.raises(LedAstrayError, match=f"the server leads to files.example, at the address {address}"):
             await look(connected, {"return_value": stream})
+    assert stream.is_closed != is_followed
+
+
+@pytest.mark.parametrize(("server", "is_followed"), [("127.0.0.1", True), ("8.8.8.8", False), ("a..b", False)])
+async def test_a_server_that_was_not_connected_to(server: str, *, is_followed: bool) -> None:
+    """Its address is looked up where another host is reached first, as after a restart of a cache."""
+    stream, look = _Connected("10.0.0.1"), Destinations(server).check("files.example", is_own=False)
+    with nullcontext() if is_followed else pytest.raises(LedAstrayError):
+        await look("connection.connect_tcp.complete", {"return_value": stream})
     assert stream.is_closed != is_followed
 
 
