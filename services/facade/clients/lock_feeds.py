@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.5
 
 # The lock service sends something every ten seconds.
 _SILENT_SECONDS = 20.0
-# Each may read 10,000 events.
+# The responses of which the lock service is asked for at a time by those who catch up; all may read 10,000 events.
 _MAX_CATCHING_UP = 16
 # The repository is gone, or the lock service does not know this facade.
 _FINAL = (NotFound, PermissionDenied, Unauthenticated)
@@ -116,30 +116,44 @@ class LockFeeds:
         if after is None or after == str(now):
             yield Part(pb.WatchLocksResponse(position=str(now)), now, now)
             return
-        while not await self._may_catch_up():
-            yield None
         known: Position | None = None
-        try:
-            while True:
-                try:
-                    async with aclosing(self._responses(feed.repository_id, after)) as responses:
-                        async for response in responses:
-                            part = None if response is None else Part.of(response, known)
-                            if part is not None:
-                                known, after = part.position, part.response.position
-                            yield part
-                            if known is not None and feed.goes_on_after(known, cursor):
-                                return
-                except _FINAL:
-                    raise
-                except ServiceError as error:
-                    _log.info("the watch of locks is interrupted", reason=error.reason, message=error.message)
-                yield None
-                await asyncio.sleep(PAUSE_SECONDS)
-        finally:
-            self._catching_up.release()
+        while True:
+            try:
+                async with aclosing(self._in_turn(self._responses(feed.repository_id, after))) as responses:
+                    async for response in responses:
+                        part = None if response is None else Part.of(response, known)
+                        if part is not None:
+                            known, after = part.position, part.response.position
+                        yield part
+                        if known is not None and feed.goes_on_after(known, cursor):
+                            return
+            except _FINAL:
+                raise
+            except ServiceError as error:
+                _log.info("the watch of locks is interrupted", reason=error.reason, message=error.message)
+            yield None
+            await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _may_catch_up(self) -> bool:
+    async def _in_turn(
+        self, responses: AsyncGenerator[pb.WatchLocksResponse | None, None]
+    ) -> AsyncGenerator[pb.WatchLocksResponse | None, None]:
+        """Yield the responses of one who catches up, each read in its turn, and None while another's turn lasts.
+
+        No turn lasts while a response is passed on: a client that does not take it would keep all others waiting.
+        """
+        async with aclosing(responses):
+            while True:
+                while not await self._has_turn():
+                    yield None
+                try:
+                    response = await anext(responses)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    self._catching_up.release()
+                yield response
+
+    async def _has_turn(self) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 return await self._catching_up.acquire()
@@ -167,8 +181,8 @@ class LockFeeds:
                 response = reading.result()
                 if not isinstance(response, pb.WatchLocksResponse):
                     return
-                heard_at = time.monotonic()
                 yield response
+                heard_at = time.monotonic()
                 reading = asyncio.ensure_future(call.read())
         except grpc.aio.AioRpcError as error:
             raise self._locks.error(error) from error

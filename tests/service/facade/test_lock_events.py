@@ -147,8 +147,11 @@ async def test_who_comes_back_gets_what_was_missed(inner: Inner, http: httpx.Asy
                     assert (await next_event(late)).id == seen[-1].id
 
 
-async def test_what_came_while_catching_up_is_told_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher's own call brings what waits for it in the shared feed too."""
+async def test_catching_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not read keeps no other from it, and what came meanwhile is told once.
+
+    A watcher's own call brings what waits for it in the shared feed too.
+    """
     monkeypatch.setattr(lock_feeds, "_MAX_CATCHING_UP", 1)
     feeds = LockFeeds(place.inner.locks.peer)
     watches: list[AsyncGenerator[Part | None, None]] = []
@@ -172,13 +175,13 @@ async def test_what_came_while_catching_up_is_told_once(place: Place, monkeypatc
         begun = first.response.position
         await alice.lock("a")
         assert await paths(steady, "a") == ["a"]
-        other, late = watch(begun), watch(begun)
-        assert await anext(other) is not None
-        assert await anext(late) is None, "the other one is catching up"
-        for path in ("b", "c"):
-            await alice.lock(path)
-        assert await paths(steady, "c") == ["b", "c"]
-        await other.aclose()
+        assert await paths(watch(begun), "a") == ["a"], "and it reads no more"
+        late = watch(begun)
+        async with feeds._catching_up:
+            assert await anext(late) is None, "it is another's turn"
+            for path in ("b", "c"):
+                await alice.lock(path)
+            assert await paths(steady, "c") == ["b", "c"]
         assert await paths(late, "c") == ["a", "b", "c"]
         await alice.lock("d")
         assert await paths(late, "d") == ["d"]
