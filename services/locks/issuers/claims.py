@@ -14,8 +14,9 @@ _MAX_CHARACTERS = 255
 _ANYBODYS = frozenset({"iss", "aud", "exp", "nbf", "iat", "jti", "typ", "nonce", "auth_time"})
 # Issuers whose tokens are those of everybody's repositories, each with the claims that say whose repository it is.
 _SHARED: Mapping[str, frozenset[str]] = {
+    # Not job_workflow_ref: the reusable workflow of a public repository may be called from any other.
     "token.actions.githubusercontent.com": frozenset(
-        {"sub", "repository", "repository_id", "repository_owner", "repository_owner_id", "job_workflow_ref"}
+        {"sub", "repository", "repository_id", "repository_owner", "repository_owner_id"}
     ),
     "gitlab.com": frozenset({"sub", "project_path", "project_id", "namespace_path", "namespace_id"}),
     "codeberg.org": frozenset({"sub", "repository", "repository_owner"}),

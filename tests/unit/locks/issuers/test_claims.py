@@ -106,6 +106,7 @@ def test_patterns_that_name_somebody(issuer: str, claims: dict[str, str]) -> Non
         (GITHUB, {"repository": "acme*"}, "serves everybody"),
         (GITHUB, {"repository": "*/film"}, "serves everybody"),
         (GITHUB, {"sub": "repo:*"}, "serves everybody"),
+        (GITHUB, {"job_workflow_ref": "acme/film/.github/workflows/build.yml@refs/heads/main"}, "serves everybody"),
         (GITHUB, {"repository_visibility": "private", "repository": "*"}, "serves everybody"),
         (GITLAB, {"namespace_path": "acme*"}, "serves everybody"),
     ],
