@@ -63,10 +63,15 @@ class Kind(Protocol):
 
 
 def member(body: Mapping[str, Any], name: str, kind: type[Any]) -> Any:  # noqa: ANN401 - the caller names the type
-    """Return a member of an answer. Raises `ForgeUnavailableError` if it is missing or has another type."""
+    """Return a member of an answer.
+
+    Raises `ForgeUnavailableError` if it is missing, has another type, or is a text with characters that no name has.
+    """
     value = body.get(name)
     if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
         raise odd_answer(f"the answer of the forge lacks {name}")
+    if isinstance(value, str) and not value.isprintable():
+        raise odd_answer(f"the answer of the forge has a {name} that is not printable")
     return value
 
 

@@ -75,6 +75,11 @@ def test_answers_that_tell_nothing(kind: Kind) -> None:
     for answer in (Answer(204, {}), Answer(200, {"id": 7}), Answer(200, {"full_name": 7, "permissions": {}})):
         with pytest.raises(ForgeUnavailableError):
             kind.access_of(answer)
+    names = dict.fromkeys(("full_name", "path_with_namespace", "login", "username"), "acme/\ud800")
+    with pytest.raises(ForgeUnavailableError):
+        kind.access_of(Answer(200, {"id": 7, "permissions": {}, **names}))
+    with pytest.raises(ForgeUnavailableError):
+        kind.account_of(Answer(200, {"id": 7, **names}))
     for body in ({"id": True, "login": "x", "username": "x"}, {"id": 7}, {"login": "x", "username": "x"}):
         with pytest.raises(ForgeUnavailableError):
             kind.account_of(Answer(200, body))
