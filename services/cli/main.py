@@ -28,6 +28,7 @@ from services.cli.check import check
 from services.cli.conformance.command import conformance
 from services.cli.errors import CommandError
 from services.cli.garbage.command import gc
+from services.cli.output import cell
 from services.cli.push_hooks import command as push_hooks
 from services.cli.sign_in.command import login, logout
 from services.cli.ssh import app as ssh
@@ -112,5 +113,6 @@ def run() -> None:
 
 
 def _fail(message: str) -> None:
-    sys.stderr.write(f"towpath: {message}\n")
+    # Parts of it may be words of another server.
+    sys.stderr.write(f"towpath: {cell(message)}\n")
     sys.exit(1)

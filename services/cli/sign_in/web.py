@@ -77,7 +77,7 @@ def _ask(request: urllib.request.Request) -> bytes:
 def _json_object(url: str, body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body) if len(body) <= _MAX_BYTES else None
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise WebError(f"{url}: the answer is no JSON object of at most {_MAX_BYTES} bytes")
@@ -92,4 +92,6 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> WebError:
     code = str(told.get("error", ""))
     message = str(told.get("error_description") or told.get("message") or code or f"status {error.code}")
     is_refusal = 400 <= error.code < 500 and error.code not in (408, 429)
+    # The credential helper writes it to a terminal.
+    message = "".join(c if c.isprintable() else " " for c in message)
     return WebError(f"{url}: {message}", code=code, is_refusal=is_refusal)

@@ -5,6 +5,7 @@ import json
 import pytest
 from rich.cells import cell_len
 
+from services.cli.main import _fail
 from services.cli.output import Listing, Record, cell, show_record
 
 ROWS: list[Record] = [{"name": "a", "size": 2**53 + 1}, {"name": "a longer\nname"}]
@@ -53,6 +54,13 @@ def test_table_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: py
     columns = [lines[0].index(title) for title in ("OID", "SIZE")]
     assert "".join(line[: columns[1]].strip() for line in first) == oid
     assert "12.3 kB" in first[0]
+
+
+def test_the_words_of_another_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """No terminal obeys them, and a failure is one line."""
+    with pytest.raises(SystemExit):
+        _fail("it answers 500: \x1b[2J\nno")
+    assert capsys.readouterr().err == "towpath: it answers 500: \\x1b[2J\\nno\n"
 
 
 def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
