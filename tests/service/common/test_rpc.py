@@ -244,9 +244,9 @@ def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
 
 def _call(path: bytes) -> bytes:
     """Return a connection's first bytes, and a call with an empty message whose answers nobody reads."""
-    fields = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"x"))
-    fields += ((b"te", b"trailers"), (b"content-type", b"application/grpc"))
-    head = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in fields)
+    fields = {b":method": b"POST", b":scheme": b"http", b":path": path, b":authority": b"x", b"te": b"trailers"}
+    fields[b"content-type"] = b"application/grpc"
+    head = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in fields.items())
     no_window = _frame(4, 0, 0, b"\0\x04" + bytes(4))
     return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_window + _frame(1, 4, 1, head) + _frame(0, 1, 1, bytes(5))
 
