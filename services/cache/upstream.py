@@ -129,8 +129,8 @@ class Upstream:
         The upstream may be silent for `seconds`, by default those of the settings.
 
         Raises `UpstreamAway` where there is no answer, where it ends early, or where a proxy says so; `ServiceError`
-        (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or another host than the upstream is at
-        an address to which that may not lead; and the errors of `content`.
+        (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or another host than the upstream is
+        at an address to which that may not lead; and the errors of `content`.
         """
         told = httpx.Headers(list(headers))
         told.setdefault("Accept-Encoding", "identity")
