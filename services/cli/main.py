@@ -113,6 +113,7 @@ def run() -> None:
 
 
 def _fail(message: str) -> None:
-    # Parts of it may be words of another server.
-    sys.stderr.write(f"towpath: {cell(message)}\n")
+    # Parts of it may be words of another server; a list of failures has a line for each.
+    lines = (cell(line) for line in message.split("\n"))
+    sys.stderr.write("towpath: " + "\n".join(lines) + "\n")
     sys.exit(1)
