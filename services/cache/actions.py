@@ -1,6 +1,5 @@
 """The actions of an upstream's answer, replaced by those of the cache that stand for them."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from services.cache.addresses import Address
 from services.cache.tokens import Grant, Tokens
 from services.cache.upstream import Upstream
 from services.common.oid import is_oid
+from services.common.outbound import are_headers, parse_url
 from services.facade.auth.action_tokens import TOKEN_HEADER, Operation
 from services.facade.web.responses import timestamp
 
@@ -23,7 +23,6 @@ _RELAY_SECONDS = 3600
 _MAX_SIZE = 2**63 - 1
 _MAX_URL_CHARACTERS = 16_384
 # The headers of an action that its client itself has to heed.
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OF_CLIENT = ("content-type", "transfer-encoding")
 
 
@@ -82,7 +81,7 @@ class ActionMaker:
         operation = Operation(name)
         headers = action.get("header") or {}
         url = _url(href)
-        if url is None or not _are_headers(headers) or not self.upstream.may_reach(url):
+        if url is None or not are_headers(headers) or not self.upstream.may_reach(url):
             return None
         is_own = self.upstream.is_own(url)
         if operation is not Operation.DOWNLOAD and not is_own:
@@ -123,21 +122,10 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_SIZE
 
 
-def _are_headers(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(text, str)
-        and _NAME.fullmatch(name)
-        and text.isascii()
-        and text.isprintable()
-        and text == text.strip()
-        for name, text in value.items()
-    )
-
-
 def _url(href: str) -> httpx.URL | None:
     try:
-        url = httpx.URL(href)
-    except (httpx.InvalidURL, ValueError):
+        url = parse_url(href)
+    except httpx.InvalidURL:
         return None
     return url if len(href) <= _MAX_URL_CHARACTERS and url.host and not url.userinfo else None
 

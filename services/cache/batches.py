@@ -176,14 +176,14 @@ async def _from_upstream(
     url = context.upstream.url(address.path, request.scope["query_string"])
     async with context.upstream.request("POST", url, headers, body) as response:
         data = await _bounded(response)
+        # The body may have another length soon.
+        passed = to_client(context, request, response, without=("content-length",))
     metrics.BATCHES_BY_UPSTREAM.inc()
     add_log_fields(request.scope, rights="upstream")
     replaced = None
     if response.status_code == httpx.codes.OK:
         replaced = await _off_loop(len(data), _replaced, data, maker)
     answered = Response(data if replaced is None else replaced.content, status_code=response.status_code)
-    # The body may have another length by now.
-    passed = to_client(context, request, response, without=("content-length",))
     answered.raw_headers = [*answered.raw_headers, *passed]
     return answered, replaced
 

@@ -12,6 +12,7 @@ from services.cache.rights import Rights
 from services.cache.settings import CacheSettings
 from services.cache.tokens import Tokens
 from services.cache.upstream import Upstream
+from services.common.outbound import parse_url
 from services.facade.middleware.concurrency_limit import Slots
 from services.facade.web.forwarded_headers import ClientRequest, Networks, client_of, origin
 
@@ -74,7 +75,7 @@ def to_client(
 ) -> list[tuple[bytes, bytes]]:
     """Return the headers of the upstream's answer that the client gets; a redirect to the upstream leads here.
 
-    Raises the errors of `origin`.
+    Raises the errors of `origin`, and `httpx.InvalidURL`.
     """
     headers = response.headers
     named = {token.strip().lower() for value in headers.get_list("connection") for token in value.split(",")}
@@ -83,5 +84,5 @@ def to_client(
     if "location" not in headers:
         return passed
     here = origin(context.settings.public_url, client_of(request.scope))
-    location = context.upstream.relocated(response.url.join(headers["location"]), here)
+    location = context.upstream.relocated(parse_url(headers["location"], response.url), here)
     return [(name, location.encode() if name == b"location" else value) for name, value in passed]

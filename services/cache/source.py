@@ -19,6 +19,7 @@ from services.common.errors import (
     ResourceExhausted,
     ServiceError,
 )
+from services.common.outbound import parse_url
 from services.facade.web.error_reasons import invalid_reply
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -81,7 +82,7 @@ async def _attempt(upstream: Upstream, grant: Grant, position: int) -> AsyncGene
             headers.append((b"range", b"bytes=%d-" % position))
         async with upstream.request("GET", at, headers) as response:
             if response.status_code in _REDIRECTS:
-                at = at.join(response.headers.get("location", ""))
+                at = parse_url(response.headers.get("location", ""), at)
                 continue
             _check(response)
             async with aclosing(_body(response, position)) as chunks:

@@ -21,7 +21,7 @@ from services.common.addresses import is_loopback
 from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
-from services.common.outbound import CodingError, Destinations, LedAstrayError, require_identity
+from services.common.outbound import CodingError, Destinations, LedAstrayError, check_location, require_identity
 from services.facade.web.error_reasons import invalid_reply
 
 AWAY_STATUSES = (502, 503, 504)
@@ -80,6 +80,7 @@ class Upstream:
                 max_connections=None, max_keepalive_connections=_MAX_IDLE_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS
             ),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            event_hooks={"response": [check_location]},
         ) as client:
             yield cls(settings, client)
 
@@ -144,7 +145,7 @@ class Upstream:
                 headers=told,
                 content=content,
                 timeout=self._timeout(seconds),
-                extensions={"trace": self._destinations.check(url.host, is_own=is_own)},
+                extensions={"trace": self._destinations.check(url.host)},
             ) as response:
                 if response.status_code in AWAY_STATUSES:
                     self._failed(url, f"status {response.status_code}", trips=is_own)

@@ -1,10 +1,14 @@
-"""Bounds of our own requests: the addresses to which others may lead us, and the bodies that we read."""
+"""Bounds of our own requests: the URLs and addresses to which others may lead us, and the bodies that we read."""
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
 
 # The special-purpose registries of IANA, and not `is_global`, which differs between versions of Python.
 _SPECIAL_IPV4 = [
@@ -43,6 +47,45 @@ _OF_CLOUDS = [
     for network in ("100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::254/128")
 ]
 
+_LOOKUP_SECONDS = 10.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def parse_url(text: str, base: httpx.URL | None = None) -> httpx.URL:
+    """Return a URL whose host can be read; `base` is that of the page that names it.
+
+    Raises `httpx.InvalidURL` for whatever `httpx` or `urlsplit` cannot parse.
+    """
+    try:
+        urlsplit(text)
+        url = httpx.URL(text) if base is None else base.join(text)
+        # It is decoded when it is read, which fails for "xn--".
+        _ = url.host
+    except ValueError as error:
+        raise httpx.InvalidURL(f"expected a URL: {error}") from error
+    return url
+
+
+async def check_location(response: httpx.Response) -> None:
+    """Raise `httpx.InvalidURL` for a redirect to what is no URL: a hook for responses.
+
+    `httpx` parses the target even where it follows no redirects, and raises other errors then.
+    """
+    if response.is_redirect:
+        parse_url(response.headers.get("location", ""), response.url)
+
+
+def are_headers(value: object) -> bool:
+    """Return whether a value is a dictionary of headers, with names and printable values as HTTP has them."""
+    return isinstance(value, dict) and all(
+        isinstance(text, str)
+        and _HEADER_NAME.fullmatch(name)
+        and text.isascii()
+        and text.isprintable()
+        and text == text.strip()
+        for name, text in value.items()
+    )
+
 
 def is_allowed(address: str, *, allows_private: bool) -> bool:
     """Return whether a request may go to an IP address: to a global one, or with `allows_private` to a private one.
@@ -71,20 +114,20 @@ class LedAstrayError(ValueError):
 
 
 class Destinations:
-    """The addresses to which a server may lead us, by actions and redirects: private ones, if it has one itself.
+    """The addresses to which a server may lead us, by actions, redirects and its own name: private ones, if it has one.
 
-    `server` is its host.
+    `server` is its host, which is looked up once: a name that becomes that of a machine of this network later opens no
+    way to it.
     """
 
     def __init__(self, server: str) -> None:
         self._server = server
         self._is_private: bool | None = None
 
-    def check(self, host: str, *, is_own: bool) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+    def check(self, host: str) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
         """Return what looks at each new connection to a host, before anything is sent by it: a `trace` of httpcore.
 
-        `is_own` says whether it leads to the server itself. Else it raises `LedAstrayError` for a connection to a wrong
-        address, which it closes.
+        It raises `LedAstrayError` for a connection to a wrong address, which it closes.
         """
 
         async def look(event: str, info: Mapping[str, Any]) -> None:
@@ -92,9 +135,7 @@ class Destinations:
                 return
             stream = info["return_value"]
             address = stream.get_extra_info("server_addr")[0]
-            if is_own:
-                self._is_private = self._is_private or not is_allowed(address, allows_private=False)
-            elif not is_allowed(address, allows_private=await self._allows_private()):
+            if not is_allowed(address, allows_private=await self._allows_private()):
                 await stream.aclose()
                 raise LedAstrayError(f"the server leads to {host}, at the address {address}, where it may not lead")
 
@@ -102,9 +143,9 @@ class Destinations:
 
     async def _allows_private(self) -> bool:
         if self._is_private is None:
-            # The server itself was not connected to, as after a restart of what keeps its actions.
             try:
-                found = await asyncio.get_running_loop().getaddrinfo(self._server, None, type=socket.SOCK_STREAM)
+                async with asyncio.timeout(_LOOKUP_SECONDS):
+                    found = await asyncio.get_running_loop().getaddrinfo(self._server, None, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError):
                 return False
             self._is_private = not all(is_allowed(str(address[0]), allows_private=False) for *_, address in found)

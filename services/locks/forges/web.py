@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 
+from services.common.outbound import check_location, parse_url
+
 _MAX_BODY_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 3
 _REDIRECTS = (301, 302, 307, 308)
@@ -78,10 +80,7 @@ class Web:
             if status not in _REDIRECTS:
                 _check_available(status, received, data)
                 return Answer(status, _json_object(data) if status == 200 else {})
-            try:
-                target = at.join(received.get("location", ""))
-            except httpx.InvalidURL as error:
-                raise odd_answer("the forge redirects to no URL") from error
+            target = parse_url(received.get("location", ""), at)
             if (target.scheme, target.host, target.port) != (at.scheme, at.host, at.port):
                 raise odd_answer("the forge redirects to another origin")
             at = target
@@ -102,6 +101,8 @@ class Web:
                 # Refusals are read in any case, because their text may tell a throttled forge.
                 data = await _bounded_body(response) if reads or response.status_code != 200 else b""
                 return response.status_code, response.headers, data
+        except httpx.InvalidURL as error:
+            raise odd_answer("the forge redirects to no URL") from error
         except (httpx.HTTPError, OSError) as error:
             raise ForgeUnavailableError(f"the forge does not answer: {type(error).__name__}") from error
 
@@ -119,6 +120,7 @@ class Web:
             timeout=httpx.Timeout(self._seconds, connect=min(_CONNECT_SECONDS, self._seconds)),
             limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS // 4),
             headers={"User-Agent": _user_agent()},
+            event_hooks={"response": [check_location]},
         )
 
 

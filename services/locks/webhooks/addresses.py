@@ -13,7 +13,7 @@ from functools import partial
 
 import httpx
 
-from services.common.outbound import is_allowed
+from services.common.outbound import is_allowed, parse_url
 
 _MAX_URL_CHARACTERS = 2_000
 _MAX_PORT = 65_535
@@ -29,8 +29,8 @@ def parse_receiver(url: str, *, allows_private: bool) -> httpx.URL:
     if len(url) > _MAX_URL_CHARACTERS or not _URL.fullmatch(url):
         raise ReceiverError(f"expected https://HOST/..., at most {_MAX_URL_CHARACTERS} characters of ASCII")
     try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as error:
+        parsed = parse_url(url)
+    except httpx.InvalidURL as error:
         raise ReceiverError("expected an absolute URL with a host") from error
     if not parsed.host or parsed.userinfo or parsed.fragment or (parsed.port or 1) > _MAX_PORT:
         raise ReceiverError("expected an absolute URL with a host, and without credentials and a fragment")

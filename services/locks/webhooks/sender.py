@@ -12,6 +12,7 @@ from typing import NamedTuple
 import httpx
 from standardwebhooks import Webhook
 
+from services.common.outbound import check_location
 from services.locks.webhooks.addresses import ReceiverError, parse_receiver, resolve
 
 GONE = 410
@@ -64,7 +65,7 @@ class Sender:
             return Outcome(None, f"no answer within {self._answer_seconds:g} s")
         except ReceiverError as error:
             return Outcome(None, str(error))
-        except (httpx.HTTPError, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return Outcome(None, f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARACTERS])
         if 200 <= status < 300:
             return Outcome(status, "")
@@ -88,6 +89,7 @@ class Sender:
                         verify=tls,
                         trust_env=False,
                         timeout=httpx.Timeout(self._answer_seconds, connect=_CONNECT_SECONDS),
+                        event_hooks={"response": [check_location]},
                     ) as client,
                     client.stream(
                         "POST",

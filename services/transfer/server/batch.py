@@ -4,12 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
 
+import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from services.cli.errors import CommandError
 from services.cli.pointers.named import Pointer
+from services.common.outbound import are_headers, parse_url
 from services.transfer.errors import Interrupted, Kind, ObjectProblem
 from services.transfer.retries import required
 from services.transfer.server.http import Http, Refused, origin_of
@@ -121,14 +122,20 @@ class BatchClient:
         return Answer(actions, problems)
 
     def _action(self, action: _Action) -> Action:
-        parts = urlsplit(action.href)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        try:
+            url = parse_url(action.href)
+        except httpx.InvalidURL:
+            url = httpx.URL()
+        if url.scheme not in ("http", "https") or not url.host:
             raise CommandError(f"{self.url}: the batch answers with an address that is not http or https")
-        if parts.scheme == "http" and self.url.startswith("https://"):
+        headers = action.header or {}
+        if not are_headers(headers):
+            raise CommandError(f"{self.url}: the batch answers with headers that are not of printable ASCII")
+        if url.scheme == "http" and self.url.startswith("https://"):
             raise CommandError(
                 f"{self.url}: the batch answers with an address of {origin_of(action.href)}, without TLS"
             )
-        return Action(action.href, action.header or {}, time.monotonic() + _seconds_of(action) - _MARGIN_SECONDS)
+        return Action(action.href, headers, time.monotonic() + _seconds_of(action) - _MARGIN_SECONDS)
 
 
 def _problem_of(entry: _Entry | None, operation: Operation, actions: Mapping[str, Action]) -> ObjectProblem | None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,7 +17,14 @@ import httpx
 
 from services.cli.errors import CommandError
 from services.cli.git_credentials import Credential, GitCredentials
-from services.common.outbound import CodingError, Destinations, LedAstrayError, require_identity
+from services.common.outbound import (
+    CodingError,
+    Destinations,
+    LedAstrayError,
+    check_location,
+    parse_url,
+    require_identity,
+)
 from services.transfer.errors import Interrupted
 
 MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -58,6 +65,7 @@ class Http:
             timeout=httpx.Timeout(_SILENT_SECONDS, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=max_connections),
             headers={"User-Agent": f"towpath/{version('towpath')}", "Accept-Encoding": "identity"},
+            event_hooks={"response": [check_location]},
         )
 
     async def close(self) -> None:
@@ -78,7 +86,7 @@ class Http:
             text = await _text_of(response, _MAX_ANSWER_BYTES)
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise CommandError(f"{without_query(url)}: the answer is no JSON object; is it the address for git-lfs?")
@@ -123,10 +131,11 @@ class Http:
     async def _response(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | AsyncIterator[bytes] | None
     ) -> AsyncIterator[httpx.Response]:
-        at, sent = httpx.URL(url), dict(headers)
+        sent = dict(headers)
         try:
+            at = parse_url(url)
             for _ in range(_MAX_REDIRECTS + 1):
-                extensions = {} if _is_proxied(at) else {"trace": self._look(at)}
+                extensions = {} if _is_proxied(at) else {"trace": self._destinations.check(at.host)}
                 async with self._client.stream(
                     method, at, headers=sent, content=content, extensions=extensions
                 ) as response:
@@ -151,10 +160,6 @@ class Http:
             raise Refused(0, "the server answers with an invalid URL") from None
         except LedAstrayError as error:
             raise Refused(0, str(error)) from None
-
-    def _look(self, url: httpx.URL) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-        """Return what looks at the address of each new connection for a URL."""
-        return self._destinations.check(url.host, is_own=origin_of(str(url)) == self._server)
 
     async def _check(self, place: str, response: httpx.Response) -> None:
         """Raise the error of an answer."""
@@ -210,11 +215,8 @@ def _is_proxied(url: httpx.URL) -> bool:
 
 
 def _target_of(response: httpx.Response) -> httpx.URL:
-    """Return where an answer redirects to. Raises `Refused`."""
-    try:
-        target = response.url.join(response.headers["location"])
-    except httpx.InvalidURL:
-        raise Refused(0, "the server redirects to an invalid URL") from None
+    """Return where an answer redirects to. Raises `httpx.InvalidURL`, and `Refused` for a scheme without TLS."""
+    target = parse_url(response.headers["location"], response.url)
     if target.scheme != "https" and target.scheme != response.url.scheme:
         raise Refused(0, f"the server redirects from {response.url.scheme} to {target.scheme}")
     return target
@@ -235,7 +237,7 @@ def _message_of(text: str) -> str:
     """Return the message in the body of an error, as one short line; empty where there is none."""
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     message = answer.get("message") if isinstance(answer, dict) else None
     return "".join(c if c.isprintable() else " " for c in message[:_MAX_MESSAGE]) if isinstance(message, str) else ""
@@ -245,11 +247,11 @@ def retry_after(value: str | None, now: datetime) -> float | None:
     """Return the seconds of a Retry-After header, which has a number or a date; None for no such header."""
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.isascii() and value.strip().isdigit():
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds())
 

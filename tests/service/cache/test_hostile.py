@@ -253,6 +253,14 @@ async def test_odd_answers_of_an_upstream(upstream: ScriptedUpstream, callers: C
             passed = await callers(cache).batch((oid_of(b""), 0))
             assert passed.status_code == 200, answer
             assert passed.content.replace(b" ", b"") == answer.replace(b" ", b"")
+        for href in ("http://[x", "https://xn--/"):
+            entry = {"oid": oid_of(b""), "size": 0, "actions": {"download": {"href": href}}}
+            told = json.dumps({"objects": [entry]}).encode()
+            upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, told)}
+            assert (await callers(cache).batch((oid_of(b""), 0))).json() == {"objects": [entry]}
+            for status in (201, 307):
+                upstream.answers = {"/objects/batch": (status, {"Location": href}, b"")}
+                assert (await callers(cache).batch((oid_of(b""), 0))).status_code == 502
 
 
 async def test_a_redirect_of_the_upstream_leads_here(

@@ -104,6 +104,13 @@ async def test_redirects_are_not_followed(sender: Sender, receiver: Receiver, st
     assert (len(receiver.requests), other.requests) == (1, [])
 
 
+async def test_a_redirect_to_no_url(sender: Sender, receiver: Receiver) -> None:
+    """It is a failure as others are."""
+    receiver.otherwise = answer(302, "Location: https://xn--/")
+    outcome = await sender.send(_message(receiver.url))
+    assert outcome.problem.startswith("InvalidURL: expected a URL")
+
+
 async def test_a_body_is_not_waited_for(sender: Sender, receiver: Receiver) -> None:
     """The status decides, even where the body is huge and never ends."""
     receiver.ends = False

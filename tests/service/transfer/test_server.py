@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -17,7 +18,7 @@ from services.cli.pointers.named import Pointer
 from services.common.outbound import Destinations, LedAstrayError
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.retries import repeated
-from services.transfer.server.http import Http, Refused, _target_of
+from services.transfer.server.http import Http, Refused, _target_of, retry_after
 from services.transfer.server.locks import list_locks
 from services.transfer.server.objects import ServerSink, ServerSource
 from tests.support.http import content, oid_of
@@ -213,6 +214,13 @@ async def test_an_object_of_another_size(http: Http, server: ScriptedServer) -> 
         (b'{"transfer": "tus", "objects": []}', "expected the transfer basic"),
         (b'{"hash_algo": "sha512", "objects": []}', "expected the transfer basic and the hash sha256"),
         (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "file:///etc/passwd"}}}]}', "not http or https"),
+        (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "http://[x/"}}}]}', "not http or https"),
+        (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "https://xn--/"}}}]}', "not http or https"),
+        (
+            b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "http://h", "header": {"X": "\xc3\xa9"}}}}]}',
+            "headers that are not of printable ASCII",
+        ),
+        (b"[" * 100_000, "the answer is no JSON object"),
         (b" " * (16 * 1024**2 + 1), "expected an answer of at most"),
     ],
 )
@@ -324,6 +332,30 @@ async def test_redirects_without_end(http: Http, server: ScriptedServer) -> None
     assert len(server.requests) == 6
 
 
+@pytest.mark.parametrize("location", ["http://[x", "https://xn--/"])
+async def test_a_redirect_to_no_url(http: Http, server: ScriptedServer, location: str) -> None:
+    """It is refused at once, whatever the parsers of URLs raise."""
+    server.answer("GET", Told(302, {"Location": location}))
+    assert (await problem(ServerSource(http, server.url))).message == "the server answers with an invalid URL"
+    for status in (300, 307):
+        server.answer("/objects/batch", Told(status, {"Location": location}))
+        with pytest.raises(CommandError, match="the server answers with an invalid URL"):
+            await read(ServerSource(http, server.url))
+
+
+@pytest.mark.parametrize("value", ["\xb2", "Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2024 00:00:00 +9999"])
+def test_a_pause_that_is_none(value: str) -> None:
+    """A server that names no time is asked again as one that says nothing."""
+    assert retry_after(value, datetime.now(UTC)) is None
+
+
+async def test_a_refusal_that_is_nested_deeply(http: Http, server: ScriptedServer) -> None:
+    """Its status is told."""
+    server.answer("/objects/batch", Told(403, body=b"[" * 100_000))
+    with pytest.raises(CommandError, match="it answers 403: Forbidden"):
+        await read(ServerSource(http, server.url))
+
+
 @pytest.mark.parametrize("location", ["http://files.example/x", "file:///etc/passwd", "ftp://files.example/x"])
 def test_a_redirect_to_another_scheme(location: str) -> None:
     """A request that was encrypted is not repeated in the clear."""
@@ -360,7 +392,7 @@ class _Connected:
 
 
 @pytest.mark.parametrize(
-    ("own", "address", "is_followed"),
+    ("server", "address", "is_followed"),
     [
         ("8.8.8.8", "93.184.215.14", True),
         ("8.8.8.8", "127.0.0.1", False),
@@ -368,27 +400,17 @@ class _Connected:
         ("10.0.0.1", "127.0.0.1", True),
         ("10.0.0.1", "169.254.169.254", False),
         ("127.0.0.1", "8.8.8.8", True),
+        ("169.254.169.254", "169.254.169.254", False),
+        ("100.100.100.200", "100.100.100.200", False),
+        ("fe80::1", "fe80::1", False),
+        ("a..b", "10.0.0.1", False),
     ],
 )
-async def test_the_addresses_to_which_a_server_may_lead(own: str, address: str, *, is_followed: bool) -> None:
-    """A server of the internet leads to no machine of this network; a connection elsewhere ends before a request."""
-    destinations = Destinations("git.example")
-    connected = "connection.connect_tcp.complete"
-    await destinations.check("git.example", is_own=True)(connected, {"return_value": _Connected(own)})
-    stream, look = _Connected(address), destinations.check("files.example", is_own=False)
-    if is_followed:
-        await look(connected, {"return_value": stream})
-    else:
-        with pytest.raises(LedAstrayError, match=f"the server leads to files.example, at the address {address}"):
-            await look(connected, {"return_value": stream})
-    assert stream.is_closed != is_followed
-
-
-@pytest.mark.parametrize(("server", "is_followed"), [("127.0.0.1", True), ("8.8.8.8", False), ("a..b", False)])
-async def test_a_server_that_was_not_connected_to(server: str, *, is_followed: bool) -> None:
-    """Its address is looked up where another host is reached first, as after a restart of a cache."""
-    stream, look = _Connected("10.0.0.1"), Destinations(server).check("files.example", is_own=False)
-    with nullcontext() if is_followed else pytest.raises(LedAstrayError):
+async def test_the_addresses_to_which_a_server_may_lead(server: str, address: str, *, is_followed: bool) -> None:
+    """A server of the internet leads to no machine of this network, nor does its name, and no cloud's agent is one."""
+    stream, look = _Connected(address), Destinations(server).check("files.example")
+    told = f"the server leads to files.example, at the address {address}"
+    with nullcontext() if is_followed else pytest.raises(LedAstrayError, match=told):
         await look("connection.connect_tcp.complete", {"return_value": stream})
     assert stream.is_closed != is_followed
 
