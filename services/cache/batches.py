@@ -70,7 +70,8 @@ async def answer(request: Request, address: Address, context: CacheContext) -> R
     asked, body = await _off_loop(len(body), _understood, body, settings.batch_objects)
     # As they are sent, so that a right is remembered of those whom the upstream has seen.
     authorization = [value.decode("latin-1") for name, value in headers if name == b"authorization"]
-    caller = context.rights.caller(authorization, address.base, asked.ref if asked else "")
+    query = request.scope["query_string"]
+    caller = context.rights.caller(authorization, address.base, asked.ref if asked else "", query)
     maker = ActionMaker(
         context.tokens,
         context.upstream,
@@ -97,10 +98,14 @@ async def answer(request: Request, address: Address, context: CacheContext) -> R
             # A client shows its credentials only where it is asked for them.
             raise Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed") from None
         raise
-    if answered.status_code in _FORGETTING:
+    is_download = asked is not None and asked.is_download
+    # All strangers of a repository are one caller, of whom one that may not upload ends nothing for the others.
+    if answered.status_code in _FORGETTING and (is_download or authorization):
         context.rights.forget(caller.key)
-    if replaced is not None and asked is not None and asked.is_download:
-        context.rights.note(caller, replaced.allowed)
+    if replaced is not None and is_download:
+        # Whoever invents queries would be as many callers; git-lfs sends none.
+        if not query:
+            context.rights.note(caller, replaced.allowed)
         for oid in replaced.refused:
             context.rights.forget(caller.key, oid)
     return answered

@@ -61,10 +61,13 @@ class Rights:
         self._callers: dict[bytes, _Held] = {}
         self._count = 0
 
-    def caller(self, authorization: Sequence[str], base: str, ref: str) -> Caller:
-        """Return the caller with these Authorization headers; without any, all of a repository are one caller."""
+    def caller(self, authorization: Sequence[str], base: str, ref: str, query: bytes = b"") -> Caller:
+        """Return the caller with these Authorization headers and this query, which may have a credential, too.
+
+        Without any, all of a repository are one caller.
+        """
         hashed = hashlib.blake2b(key=self._secret, digest_size=16)
-        for part in (base, *authorization):
+        for part in (base, query.decode("latin-1"), *authorization):
             encoded = part.encode(errors="surrogatepass")
             hashed.update(len(encoded).to_bytes(8, "big") + encoded)
         named = ref.encode(errors="surrogatepass")

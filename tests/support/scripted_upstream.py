@@ -34,7 +34,7 @@ class ScriptedUpstream(LoopbackServer):
         self.origin = ""
         self.objects: dict[str, bytes] = {}
         self.readers = {"reader"}
-        """The credentials that may read, as the texts of Authorization headers."""
+        """The credentials that may read, as the texts of Authorization headers; an empty one is that of strangers."""
         self.seen: list[Seen] = []
         self.store_origin = ""
         """The origin of the actions, if it is another server."""
@@ -117,7 +117,7 @@ class ScriptedUpstream(LoopbackServer):
         return 200, {"Content-Type": MEDIA_TYPE}, json.dumps({"target": seen.target}).encode()
 
     def _batch(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
-        if seen.headers.get("authorization") not in self.readers:
+        if seen.headers.get("authorization", "") not in self.readers:
             body = json.dumps({"message": "who are you"}).encode()
             return 401, {"Content-Type": MEDIA_TYPE, "Blob-Authenticate": 'Basic realm="far away"'}, body
         entries = []

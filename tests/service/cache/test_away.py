@@ -143,6 +143,30 @@ async def test_a_refusal_is_remembered_at_once(upstream: ScriptedUpstream, calle
         assert (await caller.batch((oid, 1000))).status_code == 503
 
 
+async def test_strangers_of_a_public_repository(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+    """One who is refused an upload ends no right of the others, and none of them has that of a query."""
+    oid = upstream.add(b"bytes")
+    upstream.readers = {""}
+    headers = {"Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
+    async with running_cache(tmp_path, upstream.origin) as cache:
+        http = callers(cache).http
+
+        async def ask(operation: str, query: str = "") -> httpx.Response:
+            body = {"operation": operation, "objects": [{"oid": oid, "size": 5}]}
+            return await http.post(f"{cache.origin}/far/film/objects/batch{query}", json=body, headers=headers)
+
+        action = (await ask("download")).json()["objects"][0]["actions"]["download"]
+        assert (await http.get(action["href"], headers=action["header"])).content == b"bytes"
+        upstream.readers.clear()
+        upstream.answers = {"?private_token=x": (401, {}, b"")}
+        for operation, query, status in (
+            ("download", "?private_token=x", 401),
+            ("upload", "", 401),
+            ("download", "", 200),
+        ):
+            assert (await ask(operation, query)).status_code == status, (operation, query)
+
+
 async def test_a_store_that_is_away_takes_nothing_else_along(
     upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ def test_a_right_is_of_one_caller_repository_ref_and_object() -> None:
     ]
     for other in others:
         assert rights.seconds_since(rights.caller(*other), ONE) is None, other
+    with_query = rights.caller(["Basic one"], "/a", "refs/heads/main", b"private_token=x")
+    assert rights.seconds_since(with_query, ONE) is None
 
 
 def test_forgetting() -> None:
