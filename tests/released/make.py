@@ -72,7 +72,7 @@ async def make() -> Path:
     folder = HERE / f"storage-{newest_version(STORAGE.versions)}-locks-{newest_version(LOCKS.versions)}"
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="towpath-made-") as temporary:
-        async with running_postgres() as postgres, postgres.database(empty=True) as url:
+        async with running_postgres() as postgres, postgres.database() as url:
             place = Place(url, Path(temporary) / "old")
             async with running_installation(place, locks={"repository_bin_days": _BIN_DAYS}) as old:
                 facts = await _fill(old)
