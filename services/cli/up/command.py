@@ -18,6 +18,7 @@ from services.cli.unprivileged.entry import Inherited
 from services.cli.up import programs
 from services.cli.up.stack import UpOptions, enter_account
 from services.cli.up.stack import up as run_stack
+from services.cli.up.variables import for_service
 from services.common.addresses import Address
 from services.common.observability.logs import LogFormat, configure
 
@@ -191,10 +192,12 @@ def migrate(database_url: DatabaseUrl = None) -> None:
 
 
 async def _migrate(url: str, *, make_administrator: bool) -> None:
-    environment = {**os.environ, "TOWPATH_STORAGE_DATABASE_URL": url, "TOWPATH_LOCKS_DATABASE_URL": url}
-    for name in ("storage", "locks"):
+    classes = {"storage": "MigrationSettings", "locks": "LocksDatabaseSettings"}
+    for name, settings in classes.items():
+        environment = {**for_service(os.environ, name, settings), f"TOWPATH_{name.upper()}_DATABASE_URL": url}
         typer.echo(await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS))
     if make_administrator:
+        environment = {**for_service(os.environ, "locks", "BootstrapSettings"), "TOWPATH_LOCKS_DATABASE_URL": url}
         # Do not print the token that this returns: our output may go to a log.
         await programs.bootstrap(environment)
         typer.echo("locks: the administrator has the token that was given")

@@ -1,4 +1,4 @@
-"""Environments of the services that `towpath up` starts: the operator's variables, and those that `up` sets."""
+"""Environments of the services that `towpath up` starts: the operator's variables for them, and what `up` sets."""
 
 import secrets
 from collections.abc import Mapping
@@ -11,25 +11,12 @@ from pydantic import SecretStr
 
 from services.cli.errors import CommandError
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
+from services.cli.up.variables import for_service
 from services.common.addresses import Address
 
-# Variables that only the `towpath` command itself reads.
-_OWN = (
-    "TOWPATH_DATA",
-    "TOWPATH_DATABASE_URL",
-    "TOWPATH_FACADES",
-    "TOWPATH_HANG_SECONDS",
-    "TOWPATH_SERVER",
-    "TOWPATH_TOKEN",
-    "TOWPATH_USER",
-)
-# Secrets that not every service needs; a service that does not need one does not get it.
-_ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+# Secrets that two services share.
 _STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _SSH_SECRET = "TOWPATH_SSH_SECRET"  # noqa: S105 - the name of a variable, not a secret
-_DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
-
-_SIGNING_KEY = "TOWPATH_SIGNING_KEY"
 
 SSH_LISTEN = "TOWPATH_SSH_LISTEN"
 """The variable whose presence makes `towpath up` run the SSH service."""
@@ -54,22 +41,16 @@ def cache_environment(
 
     The operator's TOWPATH_CACHE_DIRECTORY takes precedence over `directory`.
     """
-    kept = _kept(inherited, _ADMIN_TOKEN, _DATABASE_PASSWORD, _STORAGE_ADMIN_SECRET, _SSH_SECRET, _SIGNING_KEY)
     return {
         "TOWPATH_CACHE_DIRECTORY": str(directory),
         "TOWPATH_LOG_FORMAT": log_format,
-        **kept,
+        **for_service(inherited, "cache", "CacheSettings"),
         **({"TOWPATH_PUBLIC_URL": public_url} if public_url else {}),
         "TOWPATH_CACHE_UPSTREAM": upstream,
         "TOWPATH_LISTEN": f"fd:{listener}",
         "TOWPATH_DRAIN_SECONDS": str(drain_seconds),
         "TOWPATH_LIFELINE_FD": str(lifeline),
     }
-
-
-def _kept(inherited: Mapping[str, str], *without: str) -> dict[str, str]:
-    """Return the operator's variables for a service, without those that are not for it."""
-    return {name: value for name, value in inherited.items() if name not in (*_OWN, *without)}
 
 
 @dataclass(frozen=True)
@@ -99,8 +80,8 @@ class Environments:
         """The gRPC address of the storage service."""
         return f"unix:{self.runtime / STORAGE_SOCKET}"
 
-    def _with(self, *without: str, **decided: str) -> dict[str, str]:
-        kept = _kept(self.inherited, *without)
+    def _with(self, service: str, settings: str, **decided: str) -> dict[str, str]:
+        kept = for_service(self.inherited, service, settings)
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
@@ -114,8 +95,8 @@ class Environments:
     def storage(self, storage_url: str, *, drain_seconds: float) -> dict[str, str]:
         """Return the environment of the storage service."""
         return self._with(
-            _ADMIN_TOKEN,
-            _SSH_SECRET,
+            "storage",
+            "StorageSettings",
             TOWPATH_STORAGE_LISTEN=self.storage_address,
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_URL=storage_url,
@@ -127,6 +108,8 @@ class Environments:
     def locks(self, *, drain_seconds: float) -> dict[str, str]:
         """Return the environment of the locks service."""
         return self._with(
+            "locks",
+            "LocksSettings",
             TOWPATH_LOCKS_LISTEN=self.locks_address,
             TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
@@ -134,6 +117,10 @@ class Environments:
             **self._secret(_SSH_SECRET, self.ssh_secret),
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
         )
+
+    def bootstrap(self) -> dict[str, str]:
+        """Return the environment of the process that makes the administrator."""
+        return self._with("locks", "BootstrapSettings", TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value())
 
     def facade(
         self,
@@ -156,10 +143,8 @@ class Environments:
         if _SHARED_DISK not in self.inherited and (parts := urlsplit(storage_url)).scheme == "file":
             decided[_SHARED_DISK] = unquote(parts.path)
         return self._with(
-            _ADMIN_TOKEN,
-            _DATABASE_PASSWORD,
-            _STORAGE_ADMIN_SECRET,
-            _SSH_SECRET,
+            "facade",
+            "FacadeSettings",
             TOWPATH_LISTEN=f"fd:{listener}",
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
             TOWPATH_LOCKS_ADDRESS=self.locks_address,
@@ -175,10 +160,8 @@ class Environments:
             return None
         decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
         return self._with(
-            _ADMIN_TOKEN,
-            _DATABASE_PASSWORD,
-            _STORAGE_ADMIN_SECRET,
-            _SIGNING_KEY,
+            "ssh",
+            "SshSettings",
             **self._secret(_SSH_SECRET, self.ssh_secret),
             TOWPATH_LOCKS_ADDRESS=self.locks_address,
             TOWPATH_SSH_FACADE_URL=facade_url,

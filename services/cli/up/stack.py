@@ -43,7 +43,7 @@ _POSTGRES_STOP_SECONDS = 9.0
 
 @dataclass(frozen=True)
 class UpOptions:
-    """The operator's options; `environment` is passed on to the services."""
+    """The operator's options; of `environment`, each service gets what it reads."""
 
     data: Path
     listen: Address
@@ -138,7 +138,7 @@ class _Stack:
         if first or self.cluster is None or not await programs.tables_are_newest(self.cluster):
             await _migrate(storage, locks, inherited)
         if first:
-            write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
+            write_secret(directory.admin_token, await programs.bootstrap(environments.bootstrap(), inherited) + "\n")
         self.supervisor.start(
             programs.service("storage", storage, inherited, hang_seconds=self.options.hang_seconds),
             programs.service("locks", locks, inherited, hang_seconds=self.options.hang_seconds),

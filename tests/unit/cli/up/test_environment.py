@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from services.cache.settings import CacheSettings
 from services.cli.errors import CommandError
+from services.cli.settings import CommandSettings
 from services.cli.up.environment import Environments, cache_environment
+from services.common.settings import Settings
+from services.facade.settings import FacadeSettings
+from services.locks.settings import BootstrapSettings, LocksSettings
+from services.ssh.settings import SshSettings
+from services.storage.settings import StorageSettings
 
 DECIDED = {"TOWPATH_LISTEN": "127.0.0.1:80", "TOWPATH_SIGNING_KEY": "the operator's"}
 INHERITED = {
@@ -50,13 +57,54 @@ def test_each_gets_its_own() -> None:
     assert locks["TOWPATH_LOCKS_LISTEN"] == facade["TOWPATH_LOCKS_ADDRESS"] == "unix:/run/t/locks.sock"
     assert "postgresql://" not in "".join(facade.values())
     assert [("TOWPATH_DATABASE_PASSWORD" in of) for of in (storage, locks, facade)] == [True, True, False]
-    assert [("TOWPATH_ADMIN_TOKEN" in of) for of in (storage, locks, facade)] == [False, True, False]
+    assert [("TOWPATH_ADMIN_TOKEN" in of) for of in (storage, locks, facade)] == [False, False, False]
+    assert made.bootstrap()["TOWPATH_ADMIN_TOKEN"] == "the administrator's"
     secret = "TOWPATH_STORAGE_ADMIN_SECRET"
     assert [secret in of for of in (storage, locks, facade)] == [True, True, False]
     assert storage[secret] == locks[secret] != environments().storage("file:///a", drain_seconds=1)[secret]
     assert [("TOWPATH_SSH_SECRET" in of) for of in (storage, locks, facade)] == [False, True, False]
     assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
     assert facade["TOWPATH_SHARED_STORAGE_PATH"] == "/a b/storage"
+
+
+def test_a_service_gets_no_variable_that_it_does_not_read() -> None:
+    """What whoever takes over a service finds in its environment is its own; only storage has keys of the bucket."""
+    settings: dict[str, type[Settings]] = {
+        "storage": StorageSettings,
+        "locks": LocksSettings,
+        "facade": FacadeSettings,
+        "ssh": SshSettings,
+        "cache": CacheSettings,
+        "bootstrap": BootstrapSettings,
+        "towpath": CommandSettings,
+    }
+    known = {service: {f"TOWPATH_{name.upper()}" for name in read.model_fields} for service, read in settings.items()}
+    of_libraries = {"PATH", "LC_ALL", "https_proxy", "OTEL_SERVICE_NAME", "TOWPATH_SECRETS_DIR"}
+    of_stores, of_postgres = {"AWS_SECRET_ACCESS_KEY", "GOOGLE_SERVICE_ACCOUNT", "AZURE_CLIENT_SECRET"}, {"PGPASSWORD"}
+    everything = {*set().union(*known.values()), *of_libraries, *of_stores, *of_postgres, "TOWPATH_X", "GITHUB_TOKEN"}
+    made = replace(environments(), inherited=dict.fromkeys(everything, "127.0.0.1:1"))
+    ssh = made.ssh("http://x", public_url=None, drain_seconds=1)
+    assert ssh is not None
+    given = {
+        "storage": made.storage("s3://b", drain_seconds=1),
+        "locks": made.locks(drain_seconds=1),
+        "facade": made.facade(9, storage_url="s3://b", signing_key="ours", public_url=None, drain_seconds=1),
+        "ssh": ssh,
+        "bootstrap": made.bootstrap(),
+        "cache": cache_environment(
+            made.inherited,
+            7,
+            9,
+            upstream="https://lfs.example.org",
+            directory=Path("/data/cache"),
+            public_url=None,
+            log_format="json",
+            drain_seconds=1,
+        ),
+    }
+    more = {"storage": of_stores | of_postgres, "locks": of_postgres, "bootstrap": of_postgres}
+    for service, environment in given.items():
+        assert environment.keys() == known[service] | of_libraries | more.get(service, set()), service
 
 
 def test_the_operators_secret_of_administration_is_kept_from_the_facade() -> None:
