@@ -63,9 +63,9 @@ class ComposeStack:
         """Return HOST:PORT where a container's port is published."""
         return self.compose("port", f"--index={index}", service, str(port)).strip()
 
-    def towpath(self, *arguments: str, service: str = "locks") -> Any:  # noqa: ANN401 - whatever JSON the command prints
-        """Run an administrative command in a container and return what it prints, parsed."""
-        output = self.compose("exec", "--no-TTY", service, "towpath", *arguments, "--json")
+    def towpath(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+        """Run an administrative command in the lock service and return what it prints, parsed."""
+        output = self.compose("exec", "--no-TTY", "locks", "towpath", *arguments, "--json")
         return json.loads(output) if output.strip() else None
 
     def secrets(self) -> dict[str, str]:

@@ -38,7 +38,8 @@ READERS: dict[str, tuple[type[Settings], ...]] = {
     "migrate": (CommandSettings, LocksDatabaseSettings),
     "facade": (FacadeSettings,),
     "locks": (LocksSettings, CommandSettings),
-    "storage": (StorageSettings, CommandSettings),
+    # Whoever takes over storage has no token of an administrator: commands are given in `locks`.
+    "storage": (StorageSettings,),
     "ssh": (SshSettings,),
 }
 # Read before the settings, and by libraries.

@@ -19,7 +19,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load(text(ROOT / "compose.yaml"))
 READERS: dict[str, tuple[type[Settings], ...]] = {
     # It runs the migrations of the services, with the database's URL for theirs.
     "migrate": (CommandSettings, LocksDatabaseSettings),
-    "storage": (StorageSettings, CommandSettings),
+    # Whoever takes over storage has no token of an administrator: commands are given in `locks`.
+    "storage": (StorageSettings,),
     "locks": (LocksSettings, CommandSettings),
     "facade": (FacadeSettings,),
     "facade-2": (FacadeSettings,),
