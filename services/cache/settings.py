@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from services.common.addresses import is_loopback
-from services.common.settings import Seconds
+from services.common.settings import LongSecret, Seconds
 from services.facade.web.http_settings import HttpSettings
 
 _SecondsOrNone = Annotated[float, Field(ge=0)]
@@ -40,9 +40,8 @@ class CacheSettings(HttpSettings):
         description="how long such a right serves for objects that the cache keeps while the upstream is away; 0 for "
         "not at all",
     )
-    cache_key: SecretStr | None = Field(
+    cache_key: LongSecret | None = Field(
         default=None,
-        min_length=32,
         description="what a cache seals the tokens of its actions with, at least 32 characters, the same for caches "
         "that stand behind one address; by default a random one that it keeps in `cache_directory`",
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +18,22 @@ from services.common.secret_files import secrets_folder, value_of
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
+
+
+def _of_at_least(characters: int) -> AfterValidator:
+    def check(value: SecretStr) -> SecretStr:
+        if len(value.get_secret_value()) < characters:
+            raise ValueError(f"expected at least {characters} characters")
+        return value
+
+    return AfterValidator(check)
+
+
+Secret = Annotated[SecretStr, _of_at_least(16)]
+"""A secret that programs show each other."""
+
+LongSecret = Annotated[SecretStr, _of_at_least(32)]
+"""A secret that things are signed with, or that gives everything."""
 
 
 class _SecretFiles(SecretsSettingsSource):
@@ -93,9 +109,8 @@ class ProcessSettings(Settings):
         description="where spans are sent, OTLP over gRPC, such as `http://collector:4317`; by default nowhere; "
         "needs the packages of `towpath[tracing]`",
     )
-    metrics_token: SecretStr | None = Field(
+    metrics_token: Secret | None = Field(
         default=None,
-        min_length=16,
         description="what a scraper shows as bearer token to read metrics, at least 16 characters; "
         "needed where metrics are served at an address that other hosts can reach",
     )
@@ -116,12 +131,12 @@ class ProcessSettings(Settings):
 class ServiceSettings(TlsSettings, ProcessSettings):
     """Settings of every service that calls or answers others."""
 
-    service_secret: SecretStr | None = Field(
+    service_secret: Secret | None = Field(
         default=None,
-        description="what the services show each other on every internal call; "
+        description="what the services show each other on every internal call, at least 16 characters; "
         "needed where an internal address is not a unix socket",
     )
-    service_secret_accepted: SecretStr | None = Field(
+    service_secret_accepted: Secret | None = Field(
         default=None,
         description="a second secret that is accepted too: the next or the last one while `service_secret` is changed",
     )

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from limits import parse
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 
 from services.common.request_rate import UNLIMITED, parse_request_rate
-from services.common.settings import Bytes, Seconds, ServiceSettings
+from services.common.settings import Bytes, LongSecret, Seconds, ServiceSettings
 from services.facade.web.http_settings import HttpSettings
 
 _MONTH_SECONDS = 31 * 24 * 3600
@@ -36,13 +36,11 @@ class FacadeSettings(HttpSettings, ServiceSettings):
     locks_address: str = Field(
         description="where the lock service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )
-    signing_key: SecretStr = Field(
-        min_length=32,
+    signing_key: LongSecret = Field(
         description="what the tokens of actions are signed with, at least 32 characters, the same for all facades",
     )
-    signing_key_accepted: SecretStr | None = Field(
+    signing_key_accepted: LongSecret | None = Field(
         default=None,
-        min_length=32,
         description="a second key, whose tokens are accepted too: the next or the last one while `signing_key` is "
         "changed",
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.common.request_rate import UNLIMITED, parse_request_rate
-from services.common.settings import Seconds
+from services.common.settings import LongSecret, Seconds, Secret
 from services.database.settings import DatabaseSettings
 
 # A page of the longest paths must fit into one gRPC message; one path, the detail of a conflict, into gRPC's trailers.
@@ -34,9 +34,8 @@ class LocksDatabaseSettings(DatabaseSettings):
 class BootstrapSettings(LocksDatabaseSettings):
     """Settings of the command `bootstrap`."""
 
-    admin_token: SecretStr | None = Field(
+    admin_token: LongSecret | None = Field(
         default=None,
-        min_length=32,
         description="the token of the administrator that `towpath migrate` makes, at least 32 characters; "
         "a changed one takes the place of the earlier one",
     )
@@ -60,17 +59,17 @@ class LocksSettings(LocksDatabaseSettings):
     storage_address: str = Field(
         description="where the storage service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )
-    storage_admin_secret: SecretStr | None = Field(
+    storage_admin_secret: Secret | None = Field(
         default=None,
-        description="what the lock service shows the storage service for administration, beside `service_secret`; "
-        "no other service has it",
+        description="what the lock service shows the storage service for administration, beside `service_secret`, at "
+        "least 16 characters; no other service has it",
     )
-    ssh_secret: SecretStr | None = Field(
+    ssh_secret: Secret | None = Field(
         default=None,
-        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`; "
-        "`towpath up` makes one at each start",
+        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`, at "
+        "least 16 characters; `towpath up` makes one at each start",
     )
-    ssh_secret_accepted: SecretStr | None = Field(
+    ssh_secret_accepted: Secret | None = Field(
         default=None,
         description="a second one that is accepted too: the next or the last one while `ssh_secret` is changed",
     )

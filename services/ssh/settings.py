@@ -4,9 +4,9 @@ import os
 import pwd
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from services.common.settings import Seconds, ServiceSettings
+from services.common.settings import Seconds, Secret, ServiceSettings
 
 _MONTH_SECONDS = 31 * 24 * 3600
 
@@ -18,10 +18,10 @@ class SshSettings(ServiceSettings):
         description="the path of the unix socket on which the SSH service listens, such as `/run/towpath/ssh.sock`; "
         "`towpath up` runs the service where this is set"
     )
-    ssh_secret: SecretStr | None = Field(
+    ssh_secret: Secret | None = Field(
         default=None,
-        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`; "
-        "`towpath up` makes one at each start",
+        description="the secret by which the SSH service gets the tokens of sessions, beside `service_secret`, at "
+        "least 16 characters; `towpath up` makes one at each start",
     )
     ssh_metrics_listen: str | None = Field(
         default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from services.common.settings import Bytes, Seconds
+from services.common.settings import Bytes, Seconds, Secret
 from services.database.settings import DatabaseSettings
 from services.storage.stores.transfer_modes import parse
 
@@ -35,12 +35,12 @@ class StorageSettings(MigrationSettings):
         description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`, or a bucket, `s3://BUCKET/PREFIX`, "
         "`gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`"
     )
-    storage_admin_secret: SecretStr | None = Field(
+    storage_admin_secret: Secret | None = Field(
         default=None,
-        description="what the lock service shows the storage service for administration, beside `service_secret`; "
-        "no other service has it",
+        description="what the lock service shows the storage service for administration, beside `service_secret`, at "
+        "least 16 characters; no other service has it",
     )
-    storage_admin_secret_accepted: SecretStr | None = Field(
+    storage_admin_secret_accepted: Secret | None = Field(
         default=None,
         description="a second one that is accepted too: the next or the last one while `storage_admin_secret` is "
         "changed",

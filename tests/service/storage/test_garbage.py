@@ -500,10 +500,10 @@ async def test_what_took_too_long_removes_nothing_more(storage: RunningStorage, 
 async def test_only_administration_collects(database_url: SecretStr, tmp_path: Path) -> None:
     """A caller without the secret of administration is refused."""
     async with running_storage(
-        database_url, tmp_path, service_secret="between", storage_admin_secret="administration"
+        database_url, tmp_path, service_secret="between-the-services", storage_admin_secret="for-administration-alone"
     ) as storage:
         asked = [header(1), *retained([NOBODY])]
-        error = await refused(answer_to(storage.address, asked, secret=SecretStr("between")))
+        error = await refused(answer_to(storage.address, asked, secret=SecretStr("between-the-services")))
         assert error.status.name == "UNAUTHENTICATED"
 
 

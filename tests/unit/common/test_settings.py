@@ -6,10 +6,13 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError
 
-from services.common.settings import ServiceSettings
+from services.cache.settings import CacheSettings
+from services.common.failure import reason_of
+from services.common.settings import ServiceSettings, Settings
 from services.facade.settings import FacadeSettings
-from services.locks.settings import LocksDatabaseSettings
-from services.storage.settings import MigrationSettings
+from services.locks.settings import BootstrapSettings, LocksDatabaseSettings, LocksSettings
+from services.ssh.settings import SshSettings
+from services.storage.settings import MigrationSettings, StorageSettings
 
 KEY = "a key of at least thirty-two characters"
 
@@ -45,11 +48,11 @@ def test_a_key_in_a_secret_file_stands_for_its_path(secrets: Path) -> None:
 
 def test_the_environment_wins(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable is taken before the file; an empty one, as compose gives for what is not set, is none."""
-    (secrets / "towpath_service_secret").write_text("of the file")
-    monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "of the environment")
-    assert ServiceSettings().service_secret == SecretStr("of the environment")
+    (secrets / "towpath_service_secret").write_text("the secret of the file")
+    monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "the secret of the environment")
+    assert ServiceSettings().service_secret == SecretStr("the secret of the environment")
     monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "")
-    assert ServiceSettings().service_secret == SecretStr("of the file")
+    assert ServiceSettings().service_secret == SecretStr("the secret of the file")
 
 
 def test_an_empty_secret_is_none(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +81,20 @@ def test_errors_repeat_no_secret(secrets: Path) -> None:
     with pytest.raises(ValidationError, match="signing_key") as caught:
         facade()
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [StorageSettings, LocksSettings, BootstrapSettings, FacadeSettings, SshSettings, CacheSettings]
+)
+def test_a_short_secret_is_refused_by_its_name(kind: type[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret can be guessed by whoever reaches a port, without a limit that knows of all ports."""
+    secret = {name for name, field in kind.model_fields.items() if "SecretStr" in str(field.annotation)}
+    for name in secret - {"database_password", "locks_database_url", "storage_database_url"}:
+        with monkeypatch.context() as short:
+            short.setenv(f"TOWPATH_{name.upper()}", "x" * 15)
+            with pytest.raises(ValidationError) as caught:
+                kind()
+        assert f"TOWPATH_{name.upper()}: value error, expected at least " in reason_of(caught.value)
 
 
 @pytest.mark.parametrize("kind", [LocksDatabaseSettings, MigrationSettings])
