@@ -187,7 +187,7 @@ def read_list(path: Path) -> list[TheirLock]:
         raise CommandError(f"{path}: expected at most {_MAX_LIST_BYTES} bytes")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: expected JSON") from error
     return parse_list(document, str(path))
 

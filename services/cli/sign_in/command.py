@@ -82,7 +82,10 @@ def _show(device: issuers.Device) -> None:
 
 
 def _server(url: str) -> str:
-    server = normal_url(url)
+    try:
+        server = normal_url(url)
+    except ValueError:
+        server = ""
     if not is_acceptable(server):
         raise typer.BadParameter("expected https://HOST, or http to this computer", param_hint="URL")
     return server

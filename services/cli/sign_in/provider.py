@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from services.cli.sign_in.web import WebError, get_json, post_form, send_form
+from services.cli.sign_in.web import WebError, get_json, is_acceptable, post_form, send_form
 
 _DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -16,7 +16,10 @@ _NOT_OFFLINE = ("invalid_scope", "not_allowed")
 _INTERVAL_SECONDS = 5.0
 _SLOWER_SECONDS = 5.0
 _MAX_INTERVAL_SECONDS = 60.0
+_MIN_INTERVAL_SECONDS = 1.0
 _DEFAULT_SECONDS = 600.0
+_MAX_SECONDS = 3_600.0
+_MAX_TOKEN_SECONDS = 366 * 24 * 3_600
 
 
 class Provider(NamedTuple):
@@ -28,10 +31,10 @@ class Provider(NamedTuple):
     endpoints: Mapping[str, Any]
 
     def endpoint(self, name: str) -> str:
-        """Return the URL of an endpoint. Raises `WebError` if the issuer has none."""
+        """Return the URL of an endpoint. Raises `WebError` if the issuer has none that credentials may go to."""
         url = self.endpoints.get(name)
-        if not isinstance(url, str):
-            raise WebError(f"{self.issuer} has no {name}, so that nobody can sign in there at a terminal")
+        if not isinstance(url, str) or not is_acceptable(url) or not url.isascii():
+            raise WebError(f"{self.issuer} has no {name} by https, so that nobody can sign in there at a terminal")
         return url
 
 
@@ -59,12 +62,12 @@ def find_provider(server: str, name: str = "") -> Provider:
     Raises `WebError`.
     """
     listed = get_json(f"{server}/.well-known/towpath").get("issuers")
-    found = [entry for entry in (listed if isinstance(listed, list) else []) if name in ("", entry.get("name"))]
+    entries = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)]
+    found = [entry for entry in entries if name in ("", entry.get("name"))]
     if len(found) != 1:
         names = ", ".join(str(entry.get("name")) for entry in found)
         raise WebError(f"{server}: give --issuer, one of {names}" if found else f"{server}: nobody signs in here")
-    entry = found[0]
-    return describe(str(entry.get("name")), str(entry.get("issuer")), str(entry.get("client_id")))
+    return describe(*(_text(server, found[0], field) for field in ("name", "issuer", "client_id")))
 
 
 def describe(name: str, issuer: str, client_id: str) -> Provider:
@@ -100,34 +103,54 @@ def start(provider: Provider, *, offline: bool = True) -> Device:
     scopes = [scope for scope in wanted if scope == "openid" or (isinstance(known, list) and scope in known)]
     fields = {"client_id": provider.client_id, "scope": " ".join(scopes)}
     answer = post_form(provider.endpoint("device_authorization_endpoint"), fields)
+    return Device(
+        _text(provider.issuer, answer, "verification_uri"),
+        _text(provider.issuer, answer, "verification_uri_complete", ""),
+        _text(provider.issuer, answer, "user_code"),
+        _text(provider.issuer, answer, "device_code"),
+        min(_seconds(provider.issuer, answer, "expires_in", _DEFAULT_SECONDS), _MAX_SECONDS),
+        max(_seconds(provider.issuer, answer, "interval", _INTERVAL_SECONDS), _MIN_INTERVAL_SECONDS),
+    )
+
+
+def _text(source: str, answer: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """Return a member of an answer. Raises `WebError` if it is no text, or missing without a default."""
+    value = default if answer.get(name) is None else answer[name]
+    if not isinstance(value, str):
+        raise WebError(f"{source}: {name}: expected a text")
+    return value
+
+
+def _seconds(source: str, answer: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a duration in an answer. Raises `WebError` if it is no number from 0 on."""
     try:
-        return Device(
-            str(answer["verification_uri"]),
-            str(answer.get("verification_uri_complete", "")),
-            str(answer["user_code"]),
-            str(answer["device_code"]),
-            float(answer.get("expires_in", _DEFAULT_SECONDS)),
-            float(answer.get("interval", _INTERVAL_SECONDS)),
-        )
-    except (KeyError, ValueError) as error:
-        raise WebError(f"{provider.issuer}: the answer lacks {error}") from error
+        seconds = default if answer.get(name) is None else float(answer[name])
+    except (TypeError, ValueError, OverflowError):
+        seconds = -1.0
+    # Not `seconds < 0`, which NaN is not.
+    if not seconds >= 0:
+        raise WebError(f"{source}: {name}: expected a number of seconds")
+    return seconds
 
 
 def wait(provider: Provider, device: Device, *, sleep: Callable[[float], None] = time.sleep) -> Tokens:
     """Wait until the person has signed in. Raises `WebError`, also when the person refuses or the code expires."""
     ends_at, interval = time.monotonic() + device.seconds, device.interval
+    url = provider.endpoint("token_endpoint")
     fields = {"grant_type": _DEVICE_CODE, "device_code": device.device_code, "client_id": provider.client_id}
     while True:
         sleep(min(interval, _MAX_INTERVAL_SECONDS))
         if time.monotonic() >= ends_at:
             raise WebError("the code has expired; sign in again")
         try:
-            return _tokens(post_form(provider.endpoint("token_endpoint"), fields))
+            answer = post_form(url, fields)
         except WebError as error:
             if error.code == "slow_down":
                 interval += _SLOWER_SECONDS
             elif error.is_refusal and error.code != "authorization_pending":
                 raise
+        else:
+            return _tokens(answer)
 
 
 def refresh(provider: Provider, refresh_token: str) -> Tokens:
@@ -142,15 +165,18 @@ def _tokens(answer: Mapping[str, Any]) -> Tokens:
     token = answer.get("id_token") or answer.get("access_token")
     if not isinstance(token, str):
         raise WebError("the issuer gives no ID token")
-    return Tokens(token, str(answer.get("refresh_token") or ""))
+    refresh_token = answer.get("refresh_token")
+    return Tokens(token, refresh_token if isinstance(refresh_token, str) else "")
 
 
 def exchange(server: str, id_token: str) -> Mapping[str, Any]:
     """Return the answer of a server to an ID token: `access_token`, `expires_in` and `user`. Raises `WebError`."""
     fields = {"grant_type": _EXCHANGE, "subject_token": id_token, "subject_token_type": _ID_TOKEN}
     answer = post_form(f"{server}/-/token", fields)
-    if not isinstance(answer.get("access_token"), str) or not isinstance(answer.get("expires_in"), int):
-        raise WebError(f"{server}: the answer lacks the token")
+    _text(server, answer, "access_token")
+    seconds = answer.get("expires_in")
+    if not isinstance(seconds, int) or not 0 < seconds <= _MAX_TOKEN_SECONDS:
+        raise WebError(f"{server}: expires_in: expected 1 to {_MAX_TOKEN_SECONDS} seconds")
     return answer
 
 

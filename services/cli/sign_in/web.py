@@ -6,17 +6,20 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
+from threading import Thread
 from typing import Any
 
-_SECONDS = 15
+_SECONDS = 15.0
 _MAX_BYTES = 256 * 1024
+_MAX_MESSAGE = 1_000
 
 
 class WebError(Exception):
     """A request that failed; the message says why, and `is_refusal` that the server refused, instead of being away."""
 
     def __init__(self, message: str, *, code: str = "", is_refusal: bool = False) -> None:
-        super().__init__(message)
+        # Parts of it are words of the server, and the credential helper writes it to a terminal.
+        super().__init__("".join(c if c.isprintable() else " " for c in message[:_MAX_MESSAGE]))
         self.code = code
         self.is_refusal = is_refusal
 
@@ -31,46 +34,65 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 def is_acceptable(url: str) -> bool:
     """Return whether credentials may go to a URL: by https, or by http to this computer."""
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return False
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1"))
 
 
 def get_json(url: str) -> dict[str, Any]:
     """Return the JSON object at a URL. Raises `WebError`."""
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see `_ask`
-    return _json_object(url, _ask(request))
+    return _json_object(url, _ask(url))
 
 
 def post_form(url: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the JSON object that answers a form. Raises `WebError`, whose `code` is the error of OAuth, if any."""
-    return _json_object(url, _ask(_form(url, fields)))
+    return _json_object(url, _ask(url, fields))
 
 
 def send_form(url: str, fields: Mapping[str, str]) -> None:
     """Send a form whose answer has nothing to say. Raises `WebError` if it is refused."""
-    _ask(_form(url, fields))
+    _ask(url, fields)
 
 
-def _form(url: str, fields: Mapping[str, str]) -> urllib.request.Request:
-    body = urllib.parse.urlencode(fields).encode()
-    return urllib.request.Request(url, body, {"Accept": "application/json"})  # noqa: S310 - see `_ask`
-
-
-def _ask(request: urllib.request.Request) -> bytes:
+def _ask(url: str, fields: Mapping[str, str] | None = None) -> bytes:
     """Return the body of a good answer, and at most a byte more than an answer may have. Raises `WebError`."""
-    url = request.full_url
     if not is_acceptable(url):
         raise WebError(f"{url}: expected https, or http to this computer")
+    found: list[bytes | WebError] = []
+
+    def ask() -> None:
+        try:
+            found.append(_answer(url, fields))
+        except WebError as error:
+            found.append(error)
+
+    # In a thread, because the timeout of a connection is that of each byte.
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    if not found:
+        raise WebError(f"{url}: no answer within {_SECONDS:.0f} s")
+    if isinstance(found[0], WebError):
+        raise found[0]
+    return found[0]
+
+
+def _answer(url: str, fields: Mapping[str, str] | None) -> bytes:
+    body = None if fields is None else urllib.parse.urlencode(fields).encode()
     try:
+        request = urllib.request.Request(url, body, {"Accept": "application/json"})  # noqa: S310 - `_ask` looks at it
         with _opener.open(request, timeout=_SECONDS) as response:
-            body: bytes = response.read(_MAX_BYTES + 1)
-            return body
+            read: bytes = response.read(_MAX_BYTES + 1)
+            return read
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(url, error) from error
     except urllib.error.URLError as error:
         raise WebError(f"{url}: {error.reason}") from error
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:
+        # ValueError is that of a port that is none, or of characters that no URL has.
         raise WebError(f"{url}: {error}") from error
 
 
@@ -92,6 +114,4 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> WebError:
     code = str(told.get("error", ""))
     message = str(told.get("error_description") or told.get("message") or code or f"status {error.code}")
     is_refusal = 400 <= error.code < 500 and error.code not in (408, 429)
-    # The credential helper writes it to a terminal.
-    message = "".join(c if c.isprintable() else " " for c in message)
     return WebError(f"{url}: {message}", code=code, is_refusal=is_refusal)

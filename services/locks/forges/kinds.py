@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from services.locks.access.policy import Role
 from services.locks.forges.web import Answer, odd_answer
 
+# Less than a URL may have, with each character encoded, and than an index of Postgres takes.
+_MAX_CHARACTERS = 2_000
+
 
 class CredentialRefusedError(Exception):
     """The forge does not accept the credential; `lacks` is the right that it lacks, or empty."""
@@ -65,11 +68,14 @@ class Kind(Protocol):
 def member(body: Mapping[str, Any], name: str, kind: type[Any]) -> Any:  # noqa: ANN401 - the caller names the type
     """Return a member of an answer.
 
-    Raises `ForgeUnavailableError` if it is missing, has another type, or is a text with characters that no name has.
+    Raises `ForgeUnavailableError` if it is missing, has another type, is a text with characters that no name has, or
+    is longer than any name or id.
     """
     value = body.get(name)
     if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
         raise odd_answer(f"the answer of the forge lacks {name}")
+    if not isinstance(value, dict) and len(str(value)) > _MAX_CHARACTERS:
+        raise odd_answer(f"the answer of the forge has a {name} of more than {_MAX_CHARACTERS} characters")
     if isinstance(value, str) and not value.isprintable():
         raise odd_answer(f"the answer of the forge has a {name} that is not printable")
     return value

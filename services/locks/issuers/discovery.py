@@ -99,7 +99,8 @@ def _key_set_url(found: object, issuer_url: str) -> str:
     """Return the URL of the key set that a discovery document names. Raises ValueError for another issuer's."""
     document = found if isinstance(found, dict) else {}
     if document.get("issuer") != issuer_url:
-        raise ValueError(f"the discovery document is that of {document.get('issuer')!r}, expected {issuer_url!r}")
+        named = ascii(document.get("issuer"))[:_MAX_URL_CHARACTERS]
+        raise ValueError(f"the discovery document is that of {named}, expected {issuer_url!r}")
     try:
         return _url_in(document, "jwks_uri", issuer_url)
     except ValueError as error:

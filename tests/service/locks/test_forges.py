@@ -400,6 +400,7 @@ async def test_the_limit_of_one_token_is_not_that_of_others(service: RunningLock
         Answer(200, "no object"),
         Answer(200, {"id": "7", "login": "x"}),
         Answer(200, {"id": 7, "login": "x" * 2_000_000}),
+        Answer(200, {"id": 10**4_000, "login": "x"}),
         Answer(302, {}, {"Location": "http://127.0.0.2:9/"}),
         Answer(302, {}, {"Location": "http://[/"}),
         Answer(302, {}, {"Location": "https://xn--/"}),
