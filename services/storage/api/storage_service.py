@@ -90,7 +90,7 @@ class StorageService(GarbageCalls, PartialUploadCalls, UsageHandlers):
         user_id = validation.user_id(request.user_id)
         stats = await stat_objects(self._context, repository_id, keys, intent, seconds=seconds, user_id=user_id)
         signed = (
-            await sign_found(self._context, repository_id, keys, stats, intent, seconds=seconds)
+            await sign_found(self._context, repository_id, keys, stats, intent, seconds=seconds, user_id=user_id)
             if seconds
             else repeat(None)
         )

@@ -37,6 +37,7 @@ async def sign_objects(
     """Return signed URLs, in order; None for a relayed object. Raises what SignObjectUrls documents.
 
     Where there is a quota, uploads are signed only for objects for which room is reserved, and for no longer than that.
+    In any case, what a user has not confirmed is bounded by `client_uploads.begin`.
     """
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
@@ -52,7 +53,7 @@ async def sign_objects(
         found = await context.lookups.locate(repository_id, {key.oid for key in keys})
         context.reads.note(repository_id, found)
         held = {ObjectKey(stored.oid, stored.size): stored.locations for stored in found if not stored.is_removed}
-    signed = await _sign(context, repository_id, wanted, held, intent, seconds)
+    signed = await _sign(context, repository_id, wanted, held, intent, seconds, user_id)
     return [signed.get(key) for key in keys]
 
 
@@ -64,6 +65,7 @@ async def sign_found(
     intent: Intent,
     *,
     seconds: int,
+    user_id: int | None = None,
 ) -> list[SignedUrl | None]:
     """Return signed URLs as `sign_objects` does, for keys of which `stat_objects` has just returned `stats`.
 
@@ -80,7 +82,7 @@ async def sign_found(
         seconds = min(seconds, ANNOUNCED_SECONDS)
     held = {ObjectKey(key.oid, stat.size): stat.locations for key, stat in answered}
     try:
-        signed = await _sign(context, repository_id, wanted, held, intent, seconds)
+        signed = await _sign(context, repository_id, wanted, held, intent, seconds, user_id)
     except Unavailable as error:
         _log.warning("bytes are relayed: nothing can be signed for the moment", message=error.message)
         return [None] * len(keys)
@@ -94,13 +96,14 @@ async def _sign(
     held: Mapping[ObjectKey, Sequence[BlobLocation]],
     intent: Intent,
     seconds: int,
+    user_id: int | None,
 ) -> dict[ObjectKey, SignedUrl]:
     store = context.stores.primary
     if store.backend.signing is None:
         return {}
     signer, seconds = store.backend.signing.outside, min(seconds, _MAX_SECONDS)
     if intent is Intent.WRITE:
-        return await _uploads(context, store, signer, repository_id, keys, seconds)
+        return await _uploads(context, store, signer, repository_id, keys, seconds, user_id)
     names = {key: name for key in keys if (name := dict(held.get(key, ())).get(store.id))}
     return await _downloads(context, store, signer, repository_id, names, seconds)
 
@@ -124,7 +127,13 @@ async def _downloads(
 
 
 async def _uploads(
-    context: StorageContext, store: Store, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
+    context: StorageContext,
+    store: Store,
+    signer: Signer,
+    repository_id: int,
+    keys: set[ObjectKey],
+    seconds: int,
+    user_id: int | None,
 ) -> dict[ObjectKey, SignedUrl]:
     # Empty objects are relayed because clients differ in how they send an empty body, and there is nothing to gain.
     names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _MAX_PUT_BYTES}
@@ -141,12 +150,33 @@ async def _uploads(
     }
     missing = {key: name for key, name in names.items() if key.oid not in known}
 
-    async def work(connection: AsyncConnection) -> None:
+    async def work(connection: AsyncConnection) -> list[str]:
         if await objects.is_deleted(connection, repository_id):
             raise repository_deleted()
-        if not await client_uploads.begin(connection, repository_id, store.id, list(missing.values()), seconds=seconds):
+        begun = await client_uploads.begin(
+            connection,
+            repository_id,
+            store.id,
+            {name: key.size for key, name in missing.items()},
+            seconds=seconds,
+            user_id=user_id,
+            most_bytes=_most_unconfirmed(context, repository_id, user_id),
+        )
+        if begun is None:
             raise store_gone()
+        return begun
 
-    await context.database.run(work)
-    urls = await signer.uploads([(name, key.size) for key, name in missing.items()], seconds)
-    return dict(zip(missing, urls, strict=True))
+    begun = set(await context.database.run(work))
+    signed = {key: name for key, name in missing.items() if name in begun}
+    urls = await signer.uploads([(name, key.size) for key, name in signed.items()], seconds)
+    return dict(zip(signed, urls, strict=True))
+
+
+def _most_unconfirmed(context: StorageContext, repository_id: int, user_id: int | None) -> int | None:
+    """Return the bytes that a user may bring to the store without a confirmation; None where there is no quota.
+
+    They lie there for a day, and reservations count them for ten minutes only.
+    """
+    quota, of_user = context.limits.quota_of(repository_id), context.limits.user_quota_of(user_id)
+    shares = (None if quota is None else quota // 10, of_user)
+    return min((share for share in shares if share is not None), default=None)

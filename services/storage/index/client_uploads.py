@@ -1,7 +1,7 @@
 """SQL of direct uploads. Each function runs in the transaction of its connection."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import ARRAY, BigInteger, String, cast, exists, func, literal, select
 from sqlalchemy.dialects import postgresql
@@ -12,31 +12,56 @@ from services.storage.index import advisory_locks
 from services.storage.index.contents import BlobLocation
 from services.storage.index.models import OngoingUpload, StoreRecord
 
+MAX_UNCONFIRMED = 5_000
+"""The most direct uploads of a user in a repository that are not confirmed."""
+
 # `.` and the character after it: all blob names of an oid sort between the two.
 _FIRST, _LAST = ".", "/"
 
 
 async def begin(
-    connection: AsyncConnection, repository_id: int, store_id: int, names: Sequence[str], *, seconds: int
-) -> bool:
-    """Record new blob names to which a client may upload for a repository within `seconds`.
+    connection: AsyncConnection,
+    repository_id: int,
+    store_id: int,
+    sizes: Mapping[str, int],
+    *,
+    seconds: int,
+    user_id: int | None,
+    most_bytes: int | None,
+) -> list[str] | None:
+    """Record new blob names, with their sizes, to which a client may upload for a repository within `seconds`.
 
-    Return False, and record nothing, if the store was deleted.
+    Return those that were recorded: in order, while all that the user has not confirmed there is no more than
+    `MAX_UNCONFIRMED` uploads and `most_bytes`. An upload counts until its bytes are given up, a day after its end.
+    Return None, and record nothing, if the store was deleted.
     """
-    # The store cannot be deleted before the transaction ends.
-    await advisory_locks.lock(connection, shared=[advisory_locks.store_key(store_id)])
+    user = user_id or 0
+    # The store cannot be deleted, and no other call counts the uploads of the user, before the transaction ends.
+    counting = f"direct uploads of user {user} in repository {repository_id}"
+    await advisory_locks.lock(connection, alone=[counting], shared=[advisory_locks.store_key(store_id)])
     if not await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))):
-        return False
+        return None
+    of_user = select(func.count(), func.sum(col(OngoingUpload.size))).where(
+        col(OngoingUpload.repository_id) == repository_id, col(OngoingUpload.user_id) == user
+    )
+    count, held = (int(number or 0) for number in (await connection.execute(of_user)).one())
+    recorded: dict[str, int] = {}
+    for name, size in sizes.items():
+        if count < MAX_UNCONFIRMED and (most_bytes is None or held + size <= most_bytes):
+            count, held = count + 1, held + size
+            recorded[name] = size
     expires_at = func.now() + datetime.timedelta(seconds=seconds)
     rows = select(
         literal(store_id),
-        func.unnest(cast(list(names), ARRAY(String))),
+        func.unnest(cast(list(recorded), ARRAY(String))),
+        func.unnest(cast(list(recorded.values()), ARRAY(BigInteger))),
         literal(repository_id, BigInteger),
+        literal(user, BigInteger),
         expires_at,
     )
-    new = postgresql.insert(OngoingUpload).from_select(["store_id", "name", "repository_id", "expires_at"], rows)
-    await connection.execute(new.on_conflict_do_nothing())
-    return True
+    columns = ["store_id", "name", "size", "repository_id", "user_id", "expires_at"]
+    await connection.execute(postgresql.insert(OngoingUpload).from_select(columns, rows).on_conflict_do_nothing())
+    return list(recorded)
 
 
 async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, limit: int) -> list[BlobLocation]:

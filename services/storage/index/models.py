@@ -143,7 +143,8 @@ class OngoingUpload(StorageModel, table=True):
     """A pending blob name. The commit moves it to `contents`.
 
     If the writer, a process of this service, is gone or has abandoned the upload, the row moves to `discards`: from
-    then on the upload cannot be committed any more. A direct upload has no writer, but a repository and an expiry.
+    then on the upload cannot be committed any more. A direct upload has no writer, but a repository, an expiry, a user
+    (0 for one that is not known) and a size; the last two are missing where the version before recorded it.
     """
 
     __tablename__ = "uploads"
@@ -154,6 +155,7 @@ class OngoingUpload(StorageModel, table=True):
         ),
         Index("uploads_writer", "writer", postgresql_where=text("writer IS NOT NULL")),
         Index("uploads_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+        Index("uploads_user_id", "repository_id", "user_id", postgresql_where=text("repository_id IS NOT NULL")),
     )
 
     store_id: int = _id(SmallInteger)
@@ -161,6 +163,8 @@ class OngoingUpload(StorageModel, table=True):
     writer: int | None = Field(default=None, sa_type=BigInteger)
     repository_id: int | None = Field(default=None, sa_type=BigInteger)
     expires_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
+    user_id: int | None = Field(default=None, sa_type=BigInteger)
+    size: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class JournalSegment(StorageModel, table=True):

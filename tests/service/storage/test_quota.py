@@ -22,6 +22,7 @@ from services.database.transactions import Database
 from services.storage.capacity import reservations
 from services.storage.capacity.limits import LimitCache
 from services.storage.capacity.reservations import QuotaReservations
+from services.storage.index import client_uploads
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.direct import DirectStorage, direct_storage
@@ -147,6 +148,41 @@ async def test_a_direct_upload_is_judged_when_it_is_confirmed(
         assert (error.reason, error.message) == ("QUOTA_EXCEEDED", "95 kB of 100 kB used")
         await until(lambda: _are_gone(direct, late))
         assert (await direct.service.usage(1)).object_bytes == 95_000
+
+
+async def test_what_is_never_confirmed_is_bounded(
+    seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, sql: Sql
+) -> None:
+    """Its bytes lie in the bucket for a day, ten minutes of which are reserved; what goes beyond is relayed."""
+    async with direct_storage(seaweedfs, database_url, tmp_path, storage_quota=100_000) as direct:
+        await direct.wait_signing(pb.INTENT_WRITE)
+
+        async def signs(size: int) -> bool:
+            [stat] = await direct.found_and_signed(1, named(size), intent=pb.INTENT_WRITE)
+            await sql("DELETE FROM storage.reservations")
+            assert stat.status == MISSING
+            return stat.HasField("signed")
+
+        assert [await signs(4_000) for _ in range(3)] == [True, True, False]
+        # The same object again and again is a name of its own each time.
+        data = some_bytes(1_500)
+        asked = [await direct.sign(1, (oid_of(data), 1_500), intent=pb.INTENT_WRITE) for _ in range(2)]
+        assert [bool(signed.url) for [signed] in asked] == [True, False]
+
+
+async def test_unconfirmed_uploads_are_counted(
+    seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing has a quota, too; a confirmation makes room for another."""
+    monkeypatch.setattr(client_uploads, "MAX_UNCONFIRMED", 2)
+    async with direct_storage(seaweedfs, database_url, tmp_path) as direct:
+        await direct.wait_signing(pb.INTENT_WRITE)
+        data = some_bytes(1_000)
+        assert await direct.put(await direct.upload_url(1, data), data) == 200
+        keys = [named(10), named(10)]
+        assert sum(bool(signed.url) for signed in await direct.sign(1, *keys, intent=pb.INTENT_WRITE)) == 1
+        await direct.confirm(1, data)
+        assert sum(bool(signed.url) for signed in await direct.sign(1, *keys, intent=pb.INTENT_WRITE)) == 1
 
 
 async def _are_gone(direct: DirectStorage, data: bytes) -> bool:
