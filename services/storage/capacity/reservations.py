@@ -6,7 +6,7 @@ statement.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,13 @@ class Room:
 
     is_needed: bool = True
     """If false at the end of the block, the upload is not complete, and its room is given back."""
+    reserve: Callable[[], Awaitable[object]] | None = None
+    """The reservation of an upload that had none, because the repository held the object when it began."""
+
+    async def require(self) -> None:
+        """Have room, just before the commit. Raises `ResourceExhausted` (QUOTA_EXCEEDED) if there is none any more."""
+        if self.reserve is not None:
+            await self.reserve()
 
 
 def refusal_of(admission: Admission) -> ResourceExhausted:
@@ -126,23 +133,30 @@ class QuotaReservations:
             yield Room()
             return
         id_ = secrets.randbits(63)
+
+        async def reserve() -> bool:
+            admission = await self._batcher.submit(_Asked(parties, oid, size, id_))
+            if not admission.is_admitted:
+                raise refusal_of(admission)
+            return admission.is_reserved
+
         try:
-            admission = await run_to_completion(self._batcher.submit(_Asked(parties, oid, size, id_)))
+            is_reserved = await run_to_completion(reserve())
         except asyncio.CancelledError:
             await run_to_completion(self.give_back(repository_id, [oid], upload_id=id_))
             raise
-        if not admission.is_admitted:
-            raise refusal_of(admission)
-        self._running[id_] = ReservedUpload(repository_id, oid, size, user_id, id_)
-        room = Room()
+        if is_reserved:
+            self._running[id_] = ReservedUpload(repository_id, oid, size, user_id, id_)
+        # A renewal would reserve for an object that has gone, whether it fits or not.
+        room = Room() if is_reserved else Room(reserve=reserve)
         try:
             yield room
         except BaseException as error:
-            del self._running[id_]
+            self._running.pop(id_, None)
             if ends_when_cancelled or not isinstance(error, asyncio.CancelledError):
                 await run_to_completion(self.give_back(repository_id, [oid], upload_id=id_))
             raise
-        del self._running[id_]
+        self._running.pop(id_, None)
         if not room.is_needed:
             await self.give_back(repository_id, [oid], upload_id=id_)
 

@@ -9,6 +9,7 @@ from services.common.errors import ServiceError
 from services.common.rpc.log_fields import add_log_fields
 from services.storage import metrics
 from services.storage.backends.base import Chunk
+from services.storage.capacity.reservations import Room
 from services.storage.capacity.space import Reservation
 from services.storage.context import StorageContext
 from services.storage.index.objects import Record
@@ -41,7 +42,7 @@ async def _write(
     context: StorageContext, header: UploadHeader, chunks: AsyncGenerator[Chunk], *, is_counted: bool
 ) -> Record:
     async with (
-        context.reservations.admitted(header.repository_id, header.oid, header.size, user_id=header.user_id),
+        context.reservations.admitted(header.repository_id, header.oid, header.size, user_id=header.user_id) as room,
         context.space.reserve(header.size) as reservation,
         pending_uploads(context, [header]) as [targets],
     ):
@@ -51,7 +52,7 @@ async def _write(
             async with aclosing(chunks):
                 await _receive(context, header, chunks, uploads, reservation, is_counted=is_counted)
             # The object is whole and verified: a disconnect of the client must not cancel the commit any more.
-            record = await run_to_completion(_keep(context, header, uploads))
+            record = await run_to_completion(_keep(context, header, uploads, room))
     if uploads.has_lagging_replica:
         context.sweep_wanted.set()
         context.copy_wanted.set()
@@ -83,6 +84,8 @@ async def _receive(
     tally.finish()
 
 
-async def _keep(context: StorageContext, header: UploadHeader, uploads: FanoutUpload) -> Record:
+async def _keep(context: StorageContext, header: UploadHeader, uploads: FanoutUpload, room: Room) -> Record:
     """Put the blobs in place, and commit the object."""
-    return await commit_own(context, header, await uploads.finish())
+    targets = await uploads.finish()
+    await room.require()
+    return await commit_own(context, header, targets)

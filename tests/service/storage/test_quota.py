@@ -297,6 +297,38 @@ async def test_room_is_given_back_when_the_connection_is_cut(storage: RunningSto
     await storage.write(1, some_bytes(size), streamed=True)
 
 
+async def test_an_upload_of_what_was_held_needs_room_once_it_is_gone(storage: RunningStorage, sql: Sql) -> None:
+    """It reserves nothing when it begins; others may have taken the room when it ends."""
+    size = 5 * CHUNK_BYTES
+    await storage.limit(1, quota=size)
+    data, other = some_bytes(size), some_bytes(size)
+    oid = await storage.write(1, data, streamed=True)
+    ends = [asyncio.Event(), asyncio.Event()]
+
+    async def send(end: asyncio.Event) -> AsyncIterator[pb.WriteObjectRequest]:
+        for message in upload(1, oid, size, [data[:CHUNK_BYTES]]):
+            yield message
+        await end.wait()
+        for start in range(CHUNK_BYTES, size, CHUNK_BYTES):
+            yield pb.WriteObjectRequest(data=data[start : start + CHUNK_BYTES])
+
+    tasks = [asyncio.ensure_future(storage.stub.WriteObject(send(end), timeout=STEP_SECONDS)) for end in ends]
+    await until(lambda: sum(path.stat().st_size for path in storage.incoming()) == 2 * CHUNK_BYTES)
+    await storage.delete(1, oid)
+    await storage.purge(1, oid)
+    await storage.restore(1, oid, bytes_required=False)
+    other_oid = await storage.write(1, other, streamed=True)
+    ends[0].set()
+    assert (await failure(tasks[0])).reason == "QUOTA_EXCEEDED"
+    usage = await storage.usage(1)
+    assert (usage.object_bytes, usage.reserved_bytes) == (size, 0)
+    await storage.delete(1, other_oid)
+    ends[1].set()
+    await tasks[1]
+    assert (await storage.usage(1)).object_bytes == size
+    assert await sql(RESERVED) == "0"
+
+
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 async def test_room_is_given_back_when_the_bytes_are_wrong(
     storage: RunningStorage, sql: Sql, *, streamed: bool
