@@ -51,6 +51,11 @@ class CommandSettings(TlsSettings):
         default=None,
         description="a file with lines `NAME = USER`, for these hooks: the users by their names at the git server",
     )
+    pusher_from: str | None = Field(
+        default=None,
+        description="where the users have come from that the git server names to these hooks, such as `issuer sso`; by "
+        "default from the forge that the repository is tied to, or else they are those that an administrator has added",
+    )
     hook_on_failure: Literal["refuse", "allow"] = Field(
         default="refuse", description="what these hooks do with a push while Towpath does not answer"
     )

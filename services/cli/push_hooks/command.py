@@ -18,7 +18,7 @@ from services.cli.options import Data, Server
 from services.cli.push_hooks.changes import Space, landed_paths, pushed_paths
 from services.cli.push_hooks.git import Git, RefUpdate, read_updates
 from services.cli.push_hooks.push_client import DEFAULT_SPACE, PushClient, Verdict, is_no_answer
-from services.cli.push_hooks.pusher import find_pusher, find_repository
+from services.cli.push_hooks.pusher import Pusher, find_pusher, find_repository
 from services.cli.push_hooks.report import refusal_lines, release_lines
 from services.cli.settings import CommandSettings
 from services.cli.user_map import read_user_map
@@ -43,11 +43,21 @@ Repository = Annotated[
         show_default=False,
     ),
 ]
-Pusher = Annotated[
+PusherName = Annotated[
     str | None,
     typer.Option(
+        "--pusher",
         metavar="USER",
         help="The user who pushes; by default the one that the git server tells, or TOWPATH_PUSHER.",
+        show_default=False,
+    ),
+]
+PusherFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORIGIN",
+        help="Where the users have come from that the git server names, such as 'issuer sso', or '' for users that an "
+        "administrator has added; by default TOWPATH_PUSHER_FROM, or the repository's forge, or else ''.",
         show_default=False,
     ),
 ]
@@ -75,24 +85,35 @@ class _Hook:
     git: Git
     target: Target
     repository: str
-    pusher: str
+    pusher: Pusher
+    origin: str | None
 
     @classmethod
     def read(
-        cls, settings: CommandSettings, target: Target, repository: str | None, pusher: str | None, users: Path | None
+        cls,
+        settings: CommandSettings,
+        target: Target,
+        *,
+        repository: str | None,
+        pusher: str | None,
+        origin: str | None,
+        users: Path | None,
+        account_id: str | None = None,
     ) -> "_Hook":
         environment = dict(os.environ)
-        name = find_pusher(environment, option=pusher, setting=settings.pusher)
-        if users := users or settings.user_map:
-            name = read_user_map(users).get(name, name)
+        who = find_pusher(environment, option=pusher, setting=settings.pusher)
+        if account_id:
+            who = who._replace(account_id=account_id)
+        if (users := users or settings.user_map) and (name := read_user_map(users).get(who.name)):
+            who = Pusher(name)
         found = find_repository(environment, given=repository or settings.repository)
-        return cls(Git(environment), target, found, name)
+        return cls(Git(environment), target, found, who, settings.pusher_from if origin is None else origin)
 
     def run(self, work: Callable[[PushClient], Awaitable[None]]) -> None:
         """Do the work with a connection. Raises `CommandError` and `ServiceError`."""
 
         async def limited(location: Location) -> None:
-            client = PushClient(location, repository=self.repository, user_name=self.pusher)
+            client = PushClient(location, repository=self.repository, pusher=self.pusher, origin=self.origin)
             try:
                 async with asyncio.timeout(_MAX_SECONDS):
                     await work(client)
@@ -106,7 +127,8 @@ class _Hook:
 
 def pre_receive(
     repository: Repository = None,
-    pusher: Pusher = None,
+    pusher: PusherName = None,
+    pusher_from: PusherFrom = None,
     user_map: UserMap = None,
     on_failure: Failure = None,
     data: Data = None,
@@ -117,7 +139,9 @@ def pre_receive(
     Git tells on the standard input which refs are pushed. The exit status is 1 for a push that is refused.
     """
     settings = CommandSettings.read()
-    hook = _Hook.read(settings, Target(data, server), repository, pusher, user_map)
+    hook = _Hook.read(
+        settings, Target(data, server), repository=repository, pusher=pusher, origin=pusher_from, users=user_map
+    )
     updates = read_updates(sys.stdin.buffer)
     verdict = Verdict()
 
@@ -135,7 +159,12 @@ def check(
     head: Annotated[str, typer.Option(metavar="COMMIT", help="The commit to be merged.", show_default=False)],
     ref: Annotated[str, typer.Option(metavar="REF", help="The ref that it is to be merged into.")] = "refs/heads/main",
     repository: Repository = None,
-    pusher: Pusher = None,
+    pusher: PusherName = None,
+    pusher_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The id of the pusher's account at the forge.", show_default=False),
+    ] = None,
+    pusher_from: PusherFrom = None,
     user_map: UserMap = None,
     on_failure: Failure = None,
     data: Data = None,
@@ -146,7 +175,15 @@ def check(
     The exit status is 1 if others have locked a path that commits of HEAD change which BASE does not have.
     """
     settings = CommandSettings.read()
-    hook = _Hook.read(settings, Target(data, server), repository, pusher, user_map)
+    hook = _Hook.read(
+        settings,
+        Target(data, server),
+        repository=repository,
+        pusher=pusher,
+        origin=pusher_from,
+        users=user_map,
+        account_id=pusher_id,
+    )
     verdict = Verdict()
     for option, commit in (("--base", base), ("--head", head)):
         if commit.startswith("-"):
@@ -160,7 +197,8 @@ def check(
 
 def post_receive(
     repository: Repository = None,
-    pusher: Pusher = None,
+    pusher: PusherName = None,
+    pusher_from: PusherFrom = None,
     user_map: UserMap = None,
     data: Data = None,
     server: Server = None,
@@ -170,7 +208,8 @@ def post_receive(
     See `towpath repo update --release-on`. The exit status is always 0, because the push has been accepted.
     """
     try:
-        hook = _Hook.read(CommandSettings.read(), Target(data, server), repository, pusher, user_map)
+        settings, target = CommandSettings.read(), Target(data, server)
+        hook = _Hook.read(settings, target, repository=repository, pusher=pusher, origin=pusher_from, users=user_map)
         updates = read_updates(sys.stdin.buffer)
 
         async def work(client: PushClient) -> None:
@@ -180,7 +219,7 @@ def post_receive(
                 released = await client.release(ref, landed_paths(hook.git, update), reason=reason)
                 _print(release_lines(released, ref))
 
-        if hook.pusher:
+        if hook.pusher.name:
             hook.run(work)
     except (CommandError, ServiceError, OSError, typer.BadParameter) as error:
         _print([f"towpath: your locks stay as they are: {error}"])
@@ -222,7 +261,7 @@ def _decide(
             raise CommandError(f"the locks cannot be checked, and so the push is refused: {error}") from error
         _print([f"towpath: the locks cannot be checked, and the push is allowed all the same: {error}"])
     if verdict.blocking:
-        _print(refusal_lines(verdict, hook.pusher))
+        _print(refusal_lines(verdict, hook.pusher.name))
         raise typer.Exit(1)
 
 

@@ -11,6 +11,7 @@ from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.cli.connection import Location
 from services.cli.push_hooks.changes import in_batches
+from services.cli.push_hooks.pusher import Pusher
 from services.common.errors import Aborted, DeadlineExceeded, ServiceError, Unavailable
 from services.common.rpc.client import ServiceClient
 
@@ -49,20 +50,26 @@ class Verdict:
 
 
 class PushClient:
-    """A client of PushService that speaks of one repository and one pusher."""
+    """A client of PushService that speaks of one repository and one pusher; `origin` is that of the pusher's name."""
 
-    def __init__(self, location: Location, *, repository: str, user_name: str) -> None:
+    def __init__(self, location: Location, *, repository: str, pusher: Pusher, origin: str | None) -> None:
         self._client = ServiceClient(location.address, deadline=_CALL_SECONDS, secret=location.token, tls=location.tls)
         self._stub: PushServiceAsyncStub = PushServiceStub(self._client.channel)
         self._repository = repository
-        self._user_name = user_name
+        self._pusher = pusher
+        self._origin = origin
 
     async def check(self, verdict: Verdict, ref: str, paths: AsyncGenerator[bytes, None]) -> None:
         """Add to the verdict the locks that stand in the way of changes of paths. Raises `ServiceError`."""
         async with aclosing(in_batches(paths)) as batches:
             async for batch in batches:
                 request = pb.CheckPushRequest(
-                    repository=self._repository, user_name=self._user_name, ref=ref, paths=batch
+                    repository=self._repository,
+                    user_name=self._pusher.name,
+                    account_id=self._pusher.account_id,
+                    origin=self._origin,
+                    ref=ref,
+                    paths=batch,
                 )
                 verdict.add(await self._client.call(self._stub.CheckPush, request))
 
@@ -84,7 +91,9 @@ class PushClient:
             async for batch in batches:
                 request = pb.ReleasePushedRequest(
                     repository=self._repository,
-                    user_name=self._user_name,
+                    user_name=self._pusher.name,
+                    account_id=self._pusher.account_id,
+                    origin=self._origin,
                     ref=ref,
                     paths=batch,
                     reason=reason[:_MAX_REASON_CHARACTERS],

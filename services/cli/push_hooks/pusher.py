@@ -1,26 +1,38 @@
 """The user who pushes and the repository, by what git servers tell their hooks (docs/push-hooks.md)."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from services.cli.errors import CommandError
 
-# Gitea and Forgejo, GitLab, gitolite.
-_SERVERS = ("GITEA_PUSHER_NAME", "GL_USERNAME", "GL_USER")
-_WEB_SERVER = "REMOTE_USER"
+
+class Pusher(NamedTuple):
+    """The name that the git server has for the user who pushes, empty if nothing tells it, and the id there or ""."""
+
+    name: str
+    account_id: str = ""
 
 
-def find_pusher(environment: Mapping[str, str], *, option: str | None, setting: str | None) -> str:
-    """Return the name that the git server has for the user who pushes; empty if nothing tells it.
+def find_pusher(environment: Mapping[str, str], *, option: str | None, setting: str | None) -> Pusher:
+    """Return who pushes.
 
     The option of the hook's command stands first, because only an operator can have written it. The variables of the
     forges stand before the setting TOWPATH_PUSHER. The account that the hook runs as says nothing: many share it.
     """
     if option:
-        return option
+        return Pusher(option)
     if _has_deploy_key(environment):
-        return setting or ""
-    told = [environment.get(name, "") for name in _SERVERS]
-    return next(filter(None, [*told, setting, environment.get(_WEB_SERVER)]), "")
+        return Pusher(setting or "")
+    told = environment.get
+    kind, _, gitlab_id = told("GL_ID", "").partition("-")
+    forges = [
+        # Gitea and Forgejo.
+        Pusher(told("GITEA_PUSHER_NAME", ""), told("GITEA_PUSHER_ID", "")),
+        Pusher(told("GL_USERNAME", ""), gitlab_id if kind == "user" else ""),
+    ]
+    # Of gitolite, of the operator, and of a web server.
+    others = [Pusher(name or "") for name in (told("GL_USER"), setting, told("REMOTE_USER"))]
+    return next((each for each in (*forges, *others) if each.name), Pusher(""))
 
 
 def _has_deploy_key(environment: Mapping[str, str]) -> bool:

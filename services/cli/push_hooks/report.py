@@ -23,8 +23,8 @@ def refusal_lines(verdict: Verdict, pusher: str) -> Iterator[str]:
         )
     elif not verdict.pusher_is_known:
         yield (
-            f"towpath: {cell(pusher)} is no user of Towpath, so that every lock counts; whoever runs this git server "
-            "can map the name by TOWPATH_USER_MAP"
+            f"towpath: {cell(pusher)} is no user of Towpath whom this git server may name, so that every lock counts; "
+            "whoever runs it can map the name by TOWPATH_USER_MAP, or say by TOWPATH_PUSHER_FROM where users come from"
         )
 
 

@@ -9,6 +9,7 @@ from services.database.transactions import Database
 from services.locks.api.messages import lock_message
 from services.locks.api.token_callers import token_caller
 from services.locks.locking.push import Push, check_push, find_lock_spaces, release_pushed
+from services.locks.locking.pushers import Pusher
 from services.locks.metrics import count_released
 
 
@@ -45,4 +46,6 @@ class PushServicer(PushServiceServicer):
 
 
 def _push_of(request: pb.CheckPushRequest | pb.ReleasePushedRequest) -> Push:
-    return Push(request.repository, request.user_name, request.ref, request.paths)
+    origin = request.origin if request.HasField("origin") else None
+    pusher = Pusher(request.user_name, request.account_id, origin)
+    return Push(request.repository, pusher, request.ref, request.paths)

@@ -13,12 +13,13 @@ from services.locks.access.grants import ACCESS_GRANTS, find_access, granted
 from services.locks.access.policy import Role
 from services.locks.locking.history import release_locks
 from services.locks.locking.paths import path_hash
+from services.locks.locking.pushers import Pusher, find_pusher
 from services.locks.locking.spaces import find_rules, find_space, space_of
 from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
 from services.locks.models import Lock, Repository, User
 from services.locks.ref_patterns import matching
 from services.locks.repositories import repository_not_found
-from services.locks.validation import check_note, check_repository_name, is_name
+from services.locks.validation import check_note, check_repository_name
 
 MAX_PATHS = 10_000
 MAX_PATH_BYTES = 1024**2
@@ -27,13 +28,10 @@ MAX_BLOCKING = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The update of a ref of a repository by a user, and paths that it changes.
-
-    The name of the user is empty, or one that no user has, if the git server does not know who pushes.
-    """
+    """The update of a ref of a repository by a user, and paths that it changes."""
 
     repository: str
-    user_name: str
+    pusher: Pusher
     ref: str
     paths: Sequence[str]
 
@@ -60,7 +58,7 @@ async def check_push(connection: AsyncConnection, push: Push, *, caller: User) -
     """
     push.check()
     repository_id = await _authorize(connection, push.repository, caller)
-    pusher = await _find_pusher(connection, push.user_name)
+    pusher = await find_pusher(connection, push.pusher, repository_id=repository_id)
     if pusher is not None and await _ignores_locks(connection, repository_id, pusher.id, push.ref):
         return PushCheck([], 0, pusher_is_known=True)
     statement = (
@@ -104,7 +102,7 @@ async def release_pushed(
     patterns: Sequence[str] | None = await connection.scalar(release_on)
     if matching(patterns or [], push.ref) is None:
         return None
-    pusher = await _find_pusher(connection, push.user_name)
+    pusher = await find_pusher(connection, push.pusher, repository_id=repository_id)
     if pusher is None:
         return []
     own = and_(await _on_paths(connection, repository_id, push), col(Lock.owner_id) == pusher.id)
@@ -144,14 +142,6 @@ async def _authorize(connection: AsyncConnection, repository: str, caller: User)
             f"{caller.name} is no administrator, and has not the role admin in {repository} for every ref",
         )
     return found.id
-
-
-async def _find_pusher(connection: AsyncConnection, name: str) -> User | None:
-    # A forge may allow names that no user of ours can have.
-    if not is_name(name):
-        return None
-    row = (await connection.execute(select(*User.__table__.c).where(col(User.name) == name))).mappings().one_or_none()
-    return None if row is None else User(**row)
 
 
 async def _ignores_locks(connection: AsyncConnection, repository_id: int, user_id: int, ref: str) -> bool:

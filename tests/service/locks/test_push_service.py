@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import push_service_pb2 as pb
 from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.common.errors import InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
 from services.common.rpc.client import ServiceClient
+from services.database.engine import create_engine
+from services.database.transactions import Database
+from services.locks.access.identities import user_of
+from services.locks.models import SCHEMA, Forge
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
@@ -29,10 +35,19 @@ MAX_BLOCKING = 1_000
 
 
 async def check(
-    service: RunningLocks, team: Team, user_name: str, paths: Sequence[str], *, ref: str = MAIN
+    service: RunningLocks,
+    team: Team,
+    user_name: str,
+    paths: Sequence[str],
+    *,
+    ref: str = MAIN,
+    account_id: str = "",
+    origin: str | None = None,
 ) -> pb.CheckPushResponse:
     """Check a push as an administrator."""
-    request = pb.CheckPushRequest(repository=team.repository, user_name=user_name, ref=ref, paths=paths)
+    request = pb.CheckPushRequest(
+        repository=team.repository, user_name=user_name, account_id=account_id, origin=origin, ref=ref, paths=paths
+    )
     return await service.admin_peer.call(service.push.CheckPush, request)
 
 
@@ -113,6 +128,67 @@ async def test_every_lock_is_in_the_way_of_an_unknown_pusher(service: RunningLoc
     assert [each.path for each in answer.blocking] == ["a"]
     assert not answer.pusher_is_known
     assert not (await check(service, team, name, ["unlocked"])).blocking
+
+
+@pytest.fixture
+async def carol(service: RunningLocks, team: Team) -> str:
+    """The login of a user of a forge of its own, with the account 7; the repository is tied to that forge."""
+    forge, login = f"forge-{team.repository_id}", f"carol-{team.repository_id}"
+    added = admin.CreateForgeRequest(
+        name=forge, kind=admin.FORGE_KIND_GITEA, api_url="https://git.example.org/api/v1", repositories=["acme/*"]
+    )
+    await service.admin_peer.call(service.admin.CreateForge, added)
+    tie = admin.UpdateRepositoryRequest(name=team.repository, forge=forge, forge_repository="acme/film")
+    await service.admin_peer.call(service.admin.UpdateRepository, tie)
+    user_id = await come(service, forge, "7", login)
+    await service.create(team.repository_id, user_id, "carols")
+    return login
+
+
+async def come(service: RunningLocks, forge: str, account_id: str, login: str) -> int:
+    """Let the user of an account come by a forge, with the login that it has there now, and return the user's id."""
+    database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
+
+    async def work(connection: AsyncConnection) -> int:
+        forge_id = await connection.scalar(select(Forge.__table__.c.id).where(Forge.__table__.c.name == forge))
+        return (await user_of(connection, subject=account_id, login=login, provider=forge, forge_id=forge_id)).id
+
+    try:
+        return await database.run(work)
+    finally:
+        await database.close()
+
+
+async def test_a_forge_names_its_own_users_alone(service: RunningLocks, team: Team, carol: str) -> None:
+    """Whoever takes the name of a colleague at the forge is not the colleague, whatever origin that one has."""
+    forge = f"forge-{team.repository_id}"
+    await service.create(team.repository_id, team.alice, "a")
+    await come(service, forge, "8", team.alice_name)
+    for name, account_id in ((team.alice_name, ""), (team.alice_name, "8"), (team.alice_name, "9")):
+        answer = await check(service, team, name, ["a"], account_id=account_id)
+        assert ([each.path for each in answer.blocking], answer.pusher_is_known) == (["a"], account_id != "9")
+    for name, account_id in ((carol, ""), (carol, "7"), ("renamed", "7")):
+        assert not (await check(service, team, name, ["carols"], account_id=account_id)).blocking
+    assert (await check(service, team, carol, ["carols"], account_id="8")).blocking
+    # The account 8 has been renamed, and the forge has not told whether the account 7 was.
+    await come(service, forge, "8", carol)
+    assert (await check(service, team, carol, ["carols"])).blocking
+
+
+async def test_an_operator_says_where_users_come_from(service: RunningLocks, team: Team, carol: str) -> None:
+    """A git server that is no forge of ours names users that were added here, unless its hook says otherwise."""
+    forge = f"forge forge-{team.repository_id}"
+    await service.create(team.repository_id, team.alice, "a")
+    assert not (await check(service, team, team.alice_name, ["a"], origin="")).blocking
+    untie = admin.UpdateRepositoryRequest(name=team.repository, forge="")
+    await service.admin_peer.call(service.admin.UpdateRepository, untie)
+    assert not (await check(service, team, team.alice_name, ["a"], account_id="7")).blocking
+    assert (await check(service, team, carol, ["carols"], account_id="7")).blocking
+    assert not (await check(service, team, carol, ["carols"], origin=forge)).blocking
+    for origin in ("forge other", "issuer other", "carol", "forge", "forge \0"):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await check(service, team, carol, [], origin=origin)
+        assert caught.value.message.startswith("origin: expected 'forge NAME'")
 
 
 async def test_a_grant_that_ignores_locks(service: RunningLocks, team: Team) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.push_hooks.pusher import find_pusher, find_repository
+from services.cli.push_hooks.pusher import Pusher, find_pusher, find_repository
 from services.cli.user_map import read_user_map
 
 GITEA = {
     "GITEA_PUSHER_NAME": "alice",
+    "GITEA_PUSHER_ID": "7",
     "GITEA_DEPLOY_KEY_ID": "0",
     "GITEA_REPO_USER_NAME": "studio",
     "GITEA_REPO_NAME": "film",
@@ -19,16 +20,19 @@ GITOLITE = {"GL_USER": "alice", "GL_REPO": "studio/film"}
 
 
 @pytest.mark.parametrize(
-    ("environment", "repository"),
-    [(GITEA, "studio/film"), (GITLAB, "group/film"), (GITOLITE, "studio/film")],
+    ("environment", "repository", "account_id"),
+    [(GITEA, "studio/film", "7"), (GITLAB, "group/film", "7"), (GITOLITE, "studio/film", "")],
     ids=["Gitea", "GitLab", "gitolite"],
 )
-def test_servers(environment: dict[str, str], repository: str) -> None:
-    """Each server tells who pushes and where; an option and the setting of the repository stand before it."""
+def test_servers(environment: dict[str, str], repository: str, account_id: str) -> None:
+    """Each server tells who pushes and where; an option and the setting of the repository stand before it.
+
+    The id is that of the account that is named, and never that of a name of the operator's.
+    """
     environment = {**environment, "USER": "git", "REMOTE_USER": "proxy"}
-    assert find_pusher(environment, option=None, setting=None) == "alice"
-    assert find_pusher(environment, option=None, setting="carol") == "alice"
-    assert find_pusher(environment, option="bot", setting="carol") == "bot"
+    assert find_pusher(environment, option=None, setting=None) == Pusher("alice", account_id)
+    assert find_pusher(environment, option=None, setting="carol") == Pusher("alice", account_id)
+    assert find_pusher(environment, option="bot", setting="carol") == Pusher("bot")
     assert find_repository(environment, given=None) == repository
     assert find_repository(environment, given="other/name.git") == "other/name"
 
@@ -36,9 +40,9 @@ def test_servers(environment: dict[str, str], repository: str) -> None:
 def test_plain_ssh_and_http() -> None:
     """The setting says it, or the web server; the account of the server never does."""
     shared = {"USER": "git", "LOGNAME": "git"}
-    assert find_pusher(shared, option=None, setting=None) == ""
-    assert find_pusher(shared, option=None, setting="alice") == "alice"
-    assert find_pusher({**shared, "REMOTE_USER": "alice"}, option=None, setting=None) == "alice"
+    assert find_pusher(shared, option=None, setting=None) == Pusher("")
+    assert find_pusher(shared, option=None, setting="alice") == Pusher("alice")
+    assert find_pusher({**shared, "REMOTE_USER": "alice"}, option=None, setting=None) == Pusher("alice")
     with pytest.raises(CommandError, match="TOWPATH_REPOSITORY"):
         find_repository({"GITEA_REPO_NAME": "film"}, given=None)
 
@@ -46,8 +50,9 @@ def test_plain_ssh_and_http() -> None:
 def test_a_deploy_key_is_not_the_owner_of_its_repository() -> None:
     """Gitea names the owner for it, whose locks must not let a machine pass."""
     environment = {**GITEA, "GITEA_DEPLOY_KEY_ID": "7"}
-    assert find_pusher(environment, option=None, setting=None) == ""
-    assert find_pusher(environment, option="deployer", setting=None) == "deployer"
+    assert find_pusher(environment, option=None, setting=None) == Pusher("")
+    assert find_pusher(environment, option="deployer", setting=None) == Pusher("deployer")
+    assert find_pusher({**GITLAB, "GL_ID": "key-7"}, option=None, setting=None) == Pusher("alice")
 
 
 def test_the_user_map(tmp_path: Path) -> None:

@@ -25,25 +25,25 @@ _sym_db = _symbol_database.Default()
 from towpath.locks.v1 import lock_service_pb2 as towpath_dot_locks_dot_v1_dot_lock__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#towpath/locks/v1/push_service.proto\x12\x10towpath.locks.v1\x1a#towpath/locks/v1/lock_service.proto\"U\n\x10\x43heckPushRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\r\n\x05paths\x18\x04 \x03(\t\"n\n\x11\x43heckPushResponse\x12(\n\x08\x62locking\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x16\n\x0e\x62locking_count\x18\x02 \x01(\x03\x12\x17\n\x0fpusher_is_known\x18\x03 \x01(\x08\"9\n\x15\x46indLockSpacesRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0c\n\x04refs\x18\x02 \x03(\t\";\n\x16\x46indLockSpacesResponse\x12\x0e\n\x06spaces\x18\x01 \x03(\t\x12\x11\n\thas_rules\x18\x02 \x01(\x08\"i\n\x14ReleasePushedRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\r\n\x05paths\x18\x04 \x03(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"V\n\x15ReleasePushedResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x16\n\x0eis_release_ref\x18\x02 \x01(\x08\x32\xaa\x02\n\x0bPushService\x12T\n\tCheckPush\x12\".towpath.locks.v1.CheckPushRequest\x1a#.towpath.locks.v1.CheckPushResponse\x12\x63\n\x0e\x46indLockSpaces\x12\'.towpath.locks.v1.FindLockSpacesRequest\x1a(.towpath.locks.v1.FindLockSpacesResponse\x12`\n\rReleasePushed\x12&.towpath.locks.v1.ReleasePushedRequest\x1a\'.towpath.locks.v1.ReleasePushedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#towpath/locks/v1/push_service.proto\x12\x10towpath.locks.v1\x1a#towpath/locks/v1/lock_service.proto\"\x89\x01\n\x10\x43heckPushRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\r\n\x05paths\x18\x04 \x03(\t\x12\x12\n\naccount_id\x18\x05 \x01(\t\x12\x13\n\x06origin\x18\x06 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_origin\"n\n\x11\x43heckPushResponse\x12(\n\x08\x62locking\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x16\n\x0e\x62locking_count\x18\x02 \x01(\x03\x12\x17\n\x0fpusher_is_known\x18\x03 \x01(\x08\"9\n\x15\x46indLockSpacesRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x0c\n\x04refs\x18\x02 \x03(\t\";\n\x16\x46indLockSpacesResponse\x12\x0e\n\x06spaces\x18\x01 \x03(\t\x12\x11\n\thas_rules\x18\x02 \x01(\x08\"\x9d\x01\n\x14ReleasePushedRequest\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\r\n\x05paths\x18\x04 \x03(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\naccount_id\x18\x06 \x01(\t\x12\x13\n\x06origin\x18\x07 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_origin\"V\n\x15ReleasePushedResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x16\n\x0eis_release_ref\x18\x02 \x01(\x08\x32\xaa\x02\n\x0bPushService\x12T\n\tCheckPush\x12\".towpath.locks.v1.CheckPushRequest\x1a#.towpath.locks.v1.CheckPushResponse\x12\x63\n\x0e\x46indLockSpaces\x12\'.towpath.locks.v1.FindLockSpacesRequest\x1a(.towpath.locks.v1.FindLockSpacesResponse\x12`\n\rReleasePushed\x12&.towpath.locks.v1.ReleasePushedRequest\x1a\'.towpath.locks.v1.ReleasePushedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'towpath.locks.v1.push_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHECKPUSHREQUEST']._serialized_start=94
-  _globals['_CHECKPUSHREQUEST']._serialized_end=179
-  _globals['_CHECKPUSHRESPONSE']._serialized_start=181
-  _globals['_CHECKPUSHRESPONSE']._serialized_end=291
-  _globals['_FINDLOCKSPACESREQUEST']._serialized_start=293
-  _globals['_FINDLOCKSPACESREQUEST']._serialized_end=350
-  _globals['_FINDLOCKSPACESRESPONSE']._serialized_start=352
-  _globals['_FINDLOCKSPACESRESPONSE']._serialized_end=411
-  _globals['_RELEASEPUSHEDREQUEST']._serialized_start=413
-  _globals['_RELEASEPUSHEDREQUEST']._serialized_end=518
-  _globals['_RELEASEPUSHEDRESPONSE']._serialized_start=520
-  _globals['_RELEASEPUSHEDRESPONSE']._serialized_end=606
-  _globals['_PUSHSERVICE']._serialized_start=609
-  _globals['_PUSHSERVICE']._serialized_end=907
+  _globals['_CHECKPUSHREQUEST']._serialized_start=95
+  _globals['_CHECKPUSHREQUEST']._serialized_end=232
+  _globals['_CHECKPUSHRESPONSE']._serialized_start=234
+  _globals['_CHECKPUSHRESPONSE']._serialized_end=344
+  _globals['_FINDLOCKSPACESREQUEST']._serialized_start=346
+  _globals['_FINDLOCKSPACESREQUEST']._serialized_end=403
+  _globals['_FINDLOCKSPACESRESPONSE']._serialized_start=405
+  _globals['_FINDLOCKSPACESRESPONSE']._serialized_end=464
+  _globals['_RELEASEPUSHEDREQUEST']._serialized_start=467
+  _globals['_RELEASEPUSHEDREQUEST']._serialized_end=624
+  _globals['_RELEASEPUSHEDRESPONSE']._serialized_start=626
+  _globals['_RELEASEPUSHEDRESPONSE']._serialized_end=712
+  _globals['_PUSHSERVICE']._serialized_start=715
+  _globals['_PUSHSERVICE']._serialized_end=1013
 # @@protoc_insertion_point(module_scope)

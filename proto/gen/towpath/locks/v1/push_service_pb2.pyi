@@ -29,14 +29,23 @@ class CheckPushRequest(_message.Message):
     USER_NAME_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     user_name: _builtins.str
-    """The name of the user who pushes. Every lock stands in the way of a pusher who is not known: of the empty name, and
-    of a name that no user has.
+    """The name of the user who pushes. Every lock stands in the way of a pusher who is not known: of the empty name, of a
+    name that no user of the origin has, and of a login that two accounts have had.
     """
     ref: _builtins.str
     """The ref that the push updates, such as refs/heads/main."""
+    account_id: _builtins.str
+    """The id of the pusher's account at the forge, as the forge's interface has it; empty if it is not known."""
+    origin: _builtins.str
+    """Where the pusher has come from: `forge NAME` or `issuer NAME`, or empty for a user that an administrator has added.
+    When not set, it is the forge to which the repository is tied, or else empty. A user of a forge is the one with the
+    `account_id`, or without one the one whose login there is `user_name`.
+    """
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 10,000 changed paths, with at most 1 MiB in all; a push that changes more is checked by several calls."""
@@ -48,12 +57,16 @@ class CheckPushRequest(_message.Message):
         user_name: _builtins.str = ...,
         ref: _builtins.str = ...,
         paths: _abc.Iterable[_builtins.str] | None = ...,
+        account_id: _builtins.str = ...,
+        origin: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_origin", b"_origin", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_origin", b"_origin", "account_id", b"account_id", "origin", b"origin", "paths", b"paths", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__origin: _TypeAlias = _typing.Literal["origin"]  # noqa: Y015
+    _WhichOneofArgType__origin: _TypeAlias = _typing.Literal["_origin", b"_origin"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__origin) -> _WhichOneofReturnType__origin | None: ...
 
 Global___CheckPushRequest: _TypeAlias = CheckPushRequest  # noqa: Y015
 
@@ -69,7 +82,7 @@ class CheckPushResponse(_message.Message):
     blocking_count: _builtins.int
     """How many locks of other users are on the paths."""
     pusher_is_known: _builtins.bool
-    """Whether a user has the name of the pusher."""
+    """Whether the pusher is a user."""
     @_builtins.property
     def blocking(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.Lock]:
         """The locks of other users on the paths, ordered by path; the first 1,000 of them."""
@@ -156,6 +169,8 @@ class ReleasePushedRequest(_message.Message):
     REF_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     user_name: _builtins.str
@@ -164,6 +179,13 @@ class ReleasePushedRequest(_message.Message):
     """The ref that the push has updated, such as refs/heads/main."""
     reason: _builtins.str
     """A reason for the history, at most 500 characters without NUL; may be empty."""
+    account_id: _builtins.str
+    """The id of the pusher's account at the forge, as the forge's interface has it; empty if it is not known."""
+    origin: _builtins.str
+    """Where the pusher has come from: `forge NAME` or `issuer NAME`, or empty for a user that an administrator has added.
+    When not set, it is the forge to which the repository is tied, or else empty. A user of a forge is the one with the
+    `account_id`, or without one the one whose login there is `user_name`.
+    """
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 10,000 changed paths, with at most 1 MiB in all."""
@@ -176,12 +198,16 @@ class ReleasePushedRequest(_message.Message):
         ref: _builtins.str = ...,
         paths: _abc.Iterable[_builtins.str] | None = ...,
         reason: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        origin: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_origin", b"_origin", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "reason", b"reason", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_origin", b"_origin", "account_id", b"account_id", "origin", b"origin", "paths", b"paths", "reason", b"reason", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__origin: _TypeAlias = _typing.Literal["origin"]  # noqa: Y015
+    _WhichOneofArgType__origin: _TypeAlias = _typing.Literal["_origin", b"_origin"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__origin) -> _WhichOneofReturnType__origin | None: ...
 
 Global___ReleasePushedRequest: _TypeAlias = ReleasePushedRequest  # noqa: Y015
 

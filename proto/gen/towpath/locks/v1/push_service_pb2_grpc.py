@@ -74,7 +74,7 @@ class PushServiceServicer:
         No lock stands in the way of a user with a grant that ignores locks, on the refs of that grant.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 paths, or more than 1 MiB of them).
+        than 10,000 paths, or more than 1 MiB of them; an origin that is not there).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +97,7 @@ class PushServiceServicer:
         Safe to repeat; a lock that an earlier call has released is not returned again.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 paths, or more than 1 MiB of them; a reason that is too long).
+        than 10,000 paths, or more than 1 MiB of them; a reason that is too long; an origin that is not there).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,7 @@ class PushServiceStub:
     No lock stands in the way of a user with a grant that ignores locks, on the refs of that grant.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 paths, or more than 1 MiB of them).
+    than 10,000 paths, or more than 1 MiB of them; an origin that is not there).
     """
     FindLockSpaces: _grpc.UnaryUnaryMultiCallable[_push_service_pb2.FindLockSpacesRequest, _push_service_pb2.FindLockSpacesResponse]
     """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
@@ -61,7 +61,7 @@ class PushServiceStub:
     Safe to repeat; a lock that an earlier call has released is not returned again.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 paths, or more than 1 MiB of them; a reason that is too long).
+    than 10,000 paths, or more than 1 MiB of them; a reason that is too long; an origin that is not there).
     """
 
 @_typing.type_check_only
@@ -82,7 +82,7 @@ class PushServiceAsyncStub(PushServiceStub):
     No lock stands in the way of a user with a grant that ignores locks, on the refs of that grant.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 paths, or more than 1 MiB of them).
+    than 10,000 paths, or more than 1 MiB of them; an origin that is not there).
     """
     FindLockSpaces: _aio.UnaryUnaryMultiCallable[_push_service_pb2.FindLockSpacesRequest, _push_service_pb2.FindLockSpacesResponse]  # type: ignore[assignment]
     """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
@@ -97,7 +97,7 @@ class PushServiceAsyncStub(PushServiceStub):
     Safe to repeat; a lock that an earlier call has released is not returned again.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 paths, or more than 1 MiB of them; a reason that is too long).
+    than 10,000 paths, or more than 1 MiB of them; a reason that is too long; an origin that is not there).
     """
 
 class PushServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -121,7 +121,7 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
         No lock stands in the way of a user with a grant that ignores locks, on the refs of that grant.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 paths, or more than 1 MiB of them).
+        than 10,000 paths, or more than 1 MiB of them; an origin that is not there).
         """
 
     @_abc_1.abstractmethod
@@ -148,7 +148,7 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
         Safe to repeat; a lock that an earlier call has released is not returned again.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 paths, or more than 1 MiB of them; a reason that is too long).
+        than 10,000 paths, or more than 1 MiB of them; a reason that is too long; an origin that is not there).
         """
 
 def add_PushServiceServicer_to_server(servicer: PushServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
