@@ -137,7 +137,15 @@ async def delete(
 
 
 async def steal(
-    clients: ServiceClients, repository_id: int, caller: Caller, lock_id: str, *, reason: str, note: str, key: str
+    clients: ServiceClients,
+    repository_id: int,
+    caller: Caller,
+    lock_id: str,
+    *,
+    reason: str,
+    note: str,
+    ref: str,
+    key: str,
 ) -> Body:
     """Replace another user's lock and return a `StolenLockAnswer`; `key` is the idempotency key, the same for a retry.
 
@@ -150,6 +158,7 @@ async def steal(
         id=lock_id,
         reason=reason,
         note=note,
+        ref=ref,
         idempotency_key=key,
     )
     with _conflict_of("StealLock"):

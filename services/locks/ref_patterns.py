@@ -15,6 +15,11 @@ def is_ref(name: str) -> bool:
     return len(name) <= _REF_CHARACTERS and "/" in name and not _IN_NO_REF.search(name)
 
 
+def kept_ref(name: str) -> str:
+    """Return the ref that a row keeps of a client's: empty for one that git does not accept, which nobody may write."""
+    return name if is_ref(name) else ""
+
+
 def matches_any_ref(pattern: str) -> bool:
     """Return whether any ref can match `pattern`.
 

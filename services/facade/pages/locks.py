@@ -105,6 +105,7 @@ async def steal(visit: Visit) -> Response:
         required(sent, "id"),
         reason=required(sent, "reason", most=_MAX_REASON),
         note="",
+        ref="",
         key=idempotency_key(visit.request),
     )
     return visit.redirect_back(sent.get("back", "/"))

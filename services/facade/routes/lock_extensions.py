@@ -165,6 +165,7 @@ async def steal_lock(request: Request) -> Response:
         request.path_params["lock_id"],
         reason=asked.reason,
         note=asked.note or "",
+        ref=asked.ref_name,
         key=idempotency_key(request),
     )
     return json_response(taken, call.dialect, status=201)

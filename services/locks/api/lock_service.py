@@ -183,6 +183,7 @@ class LockServicer(LockServiceServicer):
                     note=request.note,
                     idempotency_key=_key(request.idempotency_key),
                     limits=self._limits,
+                    ref=request.ref,
                 )
             )
         previous = stolen(theft)

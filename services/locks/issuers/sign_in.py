@@ -24,6 +24,7 @@ from services.locks.access.tokens import (
     find_token,
     new_secret,
     revoke_sign_in_token,
+    revoke_token,
     token_hash,
 )
 from services.locks.audit.recorder import SIGN_IN, acting
@@ -35,7 +36,8 @@ from services.locks.issuers.table import find_by_url
 from services.locks.issuers.verification import check_claims, check_header, check_signature
 from services.locks.models import Issuer, Token, User
 
-_MAX_TOKENS_OF_USER = 1_000
+# Of one user, and of a program's of one ref: a job of a pull request takes none from the jobs of the main branch.
+_MAX_TOKENS = 1_000
 _DIGEST_CHARACTERS = 32
 
 # The rows are held: a group or a repository that is being removed gives nothing.
@@ -49,18 +51,17 @@ _GIVE_GRANTS = text("""
     FROM unnest(CAST(:ids AS bigint[]), CAST(:refs AS text[])) AS given (id, ref)
     JOIN issuer_grants ON issuer_grants.id = given.id FOR KEY SHARE OF issuer_grants
 """)
+_HOLD_TOKEN = text("SELECT user_id, token_hash FROM tokens WHERE id = :token_id AND issuer_id IS NOT NULL FOR UPDATE")
 _COUNT = text("""
-    SELECT (
-        SELECT count(*) FROM tokens
-        WHERE tokens.user_id = jwt.user_id AND issuer_id IS NOT NULL AND name LIKE 'sign-in-%'
-            AND expires_at > now() AND token_hash <> :hash
-    ) AS tokens
-    FROM tokens AS jwt WHERE jwt.id = :token_id AND jwt.issuer_id IS NOT NULL FOR SHARE
+    SELECT count(*) FROM tokens
+    WHERE user_id = :user_id AND issuer_id IS NOT NULL AND name LIKE 'sign-in-%' AND expires_at > now()
+        AND ARRAY(SELECT DISTINCT ref FROM token_grants WHERE token_id = tokens.id ORDER BY ref)
+            = ARRAY(SELECT DISTINCT ref FROM token_grants WHERE token_id = :token_id ORDER BY ref)
 """)
 _COPY_TOKEN = text("""
     INSERT INTO tokens (user_id, name, token_hash, expires_at, issuer_id)
     SELECT user_id, :name, :hash, now() + make_interval(secs => :seconds), issuer_id FROM tokens WHERE id = :token_id
-    ON CONFLICT DO NOTHING RETURNING id
+    RETURNING id
 """)
 _COPY_GROUPS = text("INSERT INTO token_groups SELECT :new, group_id FROM token_groups WHERE token_id = :token_id")
 _COPY_GRANTS = text("""
@@ -121,8 +122,9 @@ class SignIn:
     async def exchange(self, credential: str, asker: Asker) -> ExchangedToken:
         """Return a new token with the user, the groups and the grants of a JSON Web Token; see `find`.
 
-        It may be valid for longer than the JSON Web Token, but for no longer than `token_seconds`. Raises
-        `ResourceExhausted` (RATE_LIMITED) if the user has too many of them.
+        It ends the one that was given for the same JSON Web Token before. It may be valid for longer than the JSON Web
+        Token, but for no longer than `token_seconds`. Raises `ResourceExhausted` (RATE_LIMITED) if the user has too
+        many of them; those of a program are counted by their refs.
         """
         user = None if credential.startswith(TOKEN_PREFIX) else await self.find(credential, asker)
         if user is None or user.issuer_id is None:
@@ -203,16 +205,20 @@ async def _give(
 
 
 async def _copy(connection: AsyncConnection, *, token_id: int, hashed: bytes, seconds: int) -> None:
-    """Add a token with the user, the groups and the grants of a JSON Web Token, valid for so many seconds."""
-    values = {"token_id": token_id, "hash": hashed}
-    row = (await connection.execute(_COUNT, values)).one_or_none()
-    if row is None:
+    """Add a token with the user, the groups and the grants of a JSON Web Token, valid for so many seconds.
+
+    It takes the place of the one that was given for the same JSON Web Token before.
+    """
+    held = (await connection.execute(_HOLD_TOKEN, {"token_id": token_id})).one_or_none()
+    if held is None:
         raise refused("expected a JSON Web Token of an issuer")
-    if row.tokens >= _MAX_TOKENS_OF_USER:
-        message = f"the user has {_MAX_TOKENS_OF_USER} tokens that were given for JSON Web Tokens"
+    user_id, jwt_hash = held
+    name = f"{SIGN_IN_NAME}{jwt_hash.hex()[:_DIGEST_CHARACTERS]}"
+    await revoke_token(connection, user_id=user_id, name=name)
+    if await connection.scalar(_COUNT, {"token_id": token_id, "user_id": user_id}) >= _MAX_TOKENS:
+        message = f"the user has {_MAX_TOKENS} tokens that were given for JSON Web Tokens"
         raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after="60")
-    name = f"{SIGN_IN_NAME}{hashed.hex()[:_DIGEST_CHARACTERS]}"
-    new = await connection.scalar(_COPY_TOKEN, {**values, "name": name, "seconds": seconds})
-    if new is not None:
-        for statement in (_COPY_GROUPS, _COPY_GRANTS):
-            await connection.execute(statement, {"token_id": token_id, "new": new})
+    values = {"token_id": token_id, "hash": hashed, "name": name, "seconds": seconds}
+    new = await connection.scalar(_COPY_TOKEN, values)
+    for statement in (_COPY_GROUPS, _COPY_GRANTS):
+        await connection.execute(statement, {"token_id": token_id, "new": new})

@@ -30,6 +30,7 @@ from services.locks.locking.table import (
     unknown_party,
 )
 from services.locks.models import Lock, ReleasedLock, User
+from services.locks.ref_patterns import kept_ref
 
 MAX_PATHS = 1000
 
@@ -40,9 +41,9 @@ _CREATE = text(f"""
         SELECT * FROM unnest(CAST(:paths AS text[]), CAST(:hashes AS bytea[]), CAST(:moments AS timestamptz[]))
             AS asked (path, path_hash, locked_at)
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space, ref)
         SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', least(locked_at, now())), '', :note,
-            :space
+            :space, :ref
         FROM asked ORDER BY path COLLATE "C"
         ON CONFLICT (repository_id, path_hash) DO NOTHING
         RETURNING id, path, path_hash, locked_at, owner_id, note, space
@@ -157,10 +158,9 @@ async def _create(
     parties = {"repository_id": repository_id, "user_id": user_id}
     await connection.execute(_ALONE, {**parties, "per_repository": 0, "per_user": 0})
     space = await find_space(connection, repository_id, ref)
-    hashes = [path_hash(path, space) for path in paths]
-    moments = [locked_at.get(path) for path in paths]
-    asked = {"paths": list(paths), "hashes": hashes, "moments": moments, "note": note, "space": space}
-    rows = (await connection.execute(_CREATE, {**parties, **asked})).all()
+    hashes, moments = [path_hash(path, space) for path in paths], [locked_at.get(path) for path in paths]
+    asked = {"paths": list(paths), "hashes": hashes, "moments": moments, "note": note}
+    rows = (await connection.execute(_CREATE, {**parties, **asked, "space": space, "ref": kept_ref(ref)})).all()
     standing = [LockWithOwner(*lock) for *lock, _ in rows]
     created = [LockWithOwner(*lock) for *lock, is_new in rows if is_new]
     here, own = (await connection.execute(_COUNTS, parties)).one()

@@ -59,9 +59,12 @@ async def remove_lock(
 
 def check_removal(removal: LockRemoval, *, user_id: int, force: bool) -> None:
     """Raise the errors of `check_unlock` unless the user may remove this lock."""
+    owner_name = removal.lock.owner_name
+    if removal.lock.owner_id == user_id:
+        owner_name += ", for another ref"
     check_unlock(
-        own=removal.lock.owner_id == user_id,
-        owner_name=removal.lock.owner_name,
+        own=removal.is_own,
+        owner_name=owner_name,
         force=force,
         forced_unlock=removal.forced_unlock,
         writes_every_ref=removal.user_writes_every_ref,

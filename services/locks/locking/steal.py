@@ -21,6 +21,7 @@ from services.locks.locking.table import (
 )
 from services.locks.locking.unlock_policy import check_steal
 from services.locks.models import Lock, ReleasedLock
+from services.locks.ref_patterns import kept_ref
 
 _HOLD_PARTIES = text("""
     SELECT users.name FROM locks.users JOIN locks.repositories ON repositories.id = :repository_id
@@ -38,8 +39,8 @@ _HOLD_COUNTS = text("""
 """)
 _CREATE = text("""
     INSERT INTO locks.locks
-        (repository_id, path, path_hash, space, owner_id, locked_at, idempotency_key, note, stolen_from)
-    SELECT repository_id, path, path_hash, space, :user_id, date_trunc('second', now()), :key, :note, lock_id
+        (repository_id, path, path_hash, space, owner_id, locked_at, idempotency_key, note, stolen_from, ref)
+    SELECT repository_id, path, path_hash, space, :user_id, date_trunc('second', now()), :key, :note, lock_id, :ref
     FROM locks.released_locks WHERE lock_id = :lock_id
 """)
 _STANDING = text(f"""
@@ -70,9 +71,10 @@ async def steal_lock(
     note: str,
     idempotency_key: str,
     limits: LockLimits,
+    ref: str = "",
     administrator: tuple[int, str] | None = None,
 ) -> Theft:
-    """Replace another user's lock by a lock of the user on the same path.
+    """Replace another user's lock by a lock of the user on the same path, as for a ref.
 
     With `administrator`, the id and the name of an administrator of the installation, that administrator makes the call
     for the user, and may steal any lock. A repeated call with the same caller and idempotency key returns the same
@@ -92,7 +94,7 @@ async def steal_lock(
         return await _earlier(connection, repository_id, lock_id, caller_id, idempotency_key)
     [removal] = removals
     check_steal(
-        own=removal.lock.owner_id == user_id,
+        own=removal.is_own,
         owner_name=removal.lock.owner_name,
         stale=removal.is_stale or administrator is not None,
         forced_unlock=removal.forced_unlock,
@@ -101,7 +103,8 @@ async def steal_lock(
     )
     if room == "user":
         raise too_many_locks(room, limits)
-    await connection.execute(_HOLD_COUNTS, {"repository_id": repository_id, "users": [removal.lock.owner_id, user_id]})
+    users = list({removal.lock.owner_id, user_id})
+    await connection.execute(_HOLD_COUNTS, {"repository_id": repository_id, "users": users})
     await release_locks(
         connection,
         col(Lock.id) == lock_id,
@@ -111,7 +114,8 @@ async def steal_lock(
         reason=reason,
         stolen=True,
     )
-    await connection.execute(_CREATE, {"user_id": user_id, "key": idempotency_key, "note": note, "lock_id": lock_id})
+    made = {"user_id": user_id, "key": idempotency_key, "note": note, "lock_id": lock_id, "ref": kept_ref(ref)}
+    await connection.execute(_CREATE, made)
     return await _earlier(connection, repository_id, lock_id, caller_id, idempotency_key)
 
 

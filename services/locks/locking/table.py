@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
-from sqlalchemy import ColumnElement, exists, false, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, any_, exists, false, func, not_, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -23,6 +23,7 @@ from services.locks.access.policy import Role
 from services.locks.locking.paths import path_hash
 from services.locks.locking.spaces import KnownRules, space_of
 from services.locks.models import Lock, Repository, User
+from services.locks.ref_patterns import kept_ref
 
 _ATTEMPTS = 10
 
@@ -43,8 +44,8 @@ _CREATE = f"""
         SELECT CASE WHEN EXISTS (SELECT FROM changed) THEN '{_OTHER_RULES}'
             ELSE locks.room_for_lock($1, $4, $6, $7, $8) END AS found
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
-        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5, $9, $10 FROM room WHERE found = '{_ROOM}'
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space, ref)
+        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5, $9, $10, $12 FROM room WHERE found = '{_ROOM}'
         ON CONFLICT (repository_id, path_hash) DO NOTHING
         RETURNING id, path, locked_at, owner_id, idempotency_key, note, space
     ), standing AS (
@@ -76,9 +77,14 @@ class LockWithOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LockRemoval:
-    """A standing lock, its row locked until the transaction ends, and the input of the unlock policy for a user."""
+    """A standing lock, its row locked until the transaction ends, and the input of the unlock policy for a user.
+
+    `is_own` is true for a lock of the user; with a program's token that may not write every ref, only for a lock that
+    was created for a ref that it may write, because the jobs of a program are one user and do not trust each other.
+    """
 
     lock: LockWithOwner
+    is_own: bool
     forced_unlock: str
     user_name: str | None
     user_writes_every_ref: bool
@@ -105,6 +111,7 @@ def create_statement(
     note: str = "",
     space: str = "",
     rules: Sequence[str] | None = None,
+    ref: str = "",
 ) -> Statement:
     """Return the statement that creates a lock, or finds the lock that already stands on the path.
 
@@ -115,7 +122,7 @@ def create_statement(
     """
     most = (limits.per_repository, limits.per_user)
     owned = (repository_id, path, path_hash(path, space), user_id, idempotency_key)
-    return Statement(_CREATE, (*owned, *most, alone, note, space, rules))
+    return Statement(_CREATE, (*owned, *most, alone, note, space, rules, kept_ref(ref)))
 
 
 async def create_lock(
@@ -149,6 +156,7 @@ async def create_lock(
             note=note,
             space=space_of(rules or (), ref),
             rules=rules,
+            ref=ref,
         )
         try:
             [[room, changed, *lock, key]] = await database.fetch(statement)
@@ -204,6 +212,17 @@ async def select_locks_for_update(
     )
     writes_every_ref = of_every_ref.where(grant.role.in_([Role.WRITE.value, Role.ADMIN.value]))
     is_admin = of_every_ref.where(grant.role == Role.ADMIN.value)
+    is_own: ColumnElement[bool] = col(Lock.owner_id) == user_id
+    if token_id:
+        of_program = exists().where(
+            grant.source == "issuer", grant.token_id == token_id, grant.repository_id == repository_id
+        )
+        refs = select(func.unnest(grant.ref_patterns)).where(
+            granted(repository_id, user_id=user_id, token_id=token_id),
+            grant.role.in_([Role.WRITE.value, Role.ADMIN.value]),
+        )
+        may_write = col(Lock.ref) == any_(func.array(refs.scalar_subquery(), type_=ARRAY(Text)))
+        is_own = and_(is_own, or_(not_(of_program), writes_every_ref, may_write))
     standing = (
         col(Lock.id),
         col(Lock.path),
@@ -217,7 +236,7 @@ async def select_locks_for_update(
     is_stale = func.coalesce(col(Lock.locked_at) < func.now() - stale_after, false())
     may = (or_(is_administrator, writes_every_ref), is_admin, is_stale)
     statement = (
-        select(*standing, col(Repository.forced_unlock), user_name, *may)
+        select(*standing, is_own, col(Repository.forced_unlock), user_name, *may)
         .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
         .join(Repository, col(Repository.id) == col(Lock.repository_id))
         .where(col(Lock.repository_id) == repository_id, which)
@@ -225,6 +244,6 @@ async def select_locks_for_update(
         .with_for_update(of=Lock)
     )
     return [
-        LockRemoval(LockWithOwner(*lock), forced_unlock, name, writes, admin, stale)
-        for *lock, forced_unlock, name, writes, admin, stale in await connection.execute(statement)
+        LockRemoval(LockWithOwner(*lock), own, forced_unlock, name, writes, admin, stale)
+        for *lock, own, forced_unlock, name, writes, admin, stale in await connection.execute(statement)
     ]

@@ -21,7 +21,7 @@ class Lock(Record, table=True):
     """A standing lock. The unique constraint ensures that a path has at most one owner in each space.
 
     `path_hash` is the hash of the space and the path, see `locking.paths`. `stolen_from` is the id of the released lock
-    that this lock has replaced.
+    that this lock has replaced. `ref` is the one for which it was created, or empty.
     """
 
     __tablename__ = "locks"
@@ -44,6 +44,7 @@ class Lock(Record, table=True):
     note: str = Field(default="", sa_column=text_column(empty=True))
     space: str = Field(default="", sa_column=text_column(empty=True))
     stolen_from: int | None = Field(default=None, sa_column=number_column(nullable=True))
+    ref: str = Field(default="", sa_column=text_column(empty=True))
 
 
 class ReleasedLock(Record, table=True):

@@ -220,7 +220,8 @@ async def test_bad_exchanges_are_slowed(inner: Inner) -> None:
 async def test_bad_revocations_are_slowed(inner: Inner, place: Place, issuer: Issuer, programs: str) -> None:
     """A token that has ended counts for nothing, and one that is valid ends in any case."""
     assert programs
-    given = [(await exchange(place.facade, program(issuer, "refs/heads/main"))).json()["access_token"] for _ in "ab"]
+    tokens = [program(issuer, "refs/heads/main", jti=jti) for jti in "ab"]
+    given = [(await exchange(place.facade, token)).json()["access_token"] for token in tokens]
     async with _strict(inner) as facade:
 
         async def status(token: str) -> int:

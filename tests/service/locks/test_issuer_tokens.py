@@ -12,6 +12,7 @@ import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import (
     NotFound,
@@ -23,6 +24,7 @@ from services.common.errors import (
 )
 from services.database.engine import create_engine
 from services.database.transactions import Database
+from services.locks.issuers import sign_in
 from services.locks.locking.retention import delete_expired
 from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team
@@ -33,6 +35,8 @@ from tests.support.postgres import TestPostgres
 from tests.support.waiting import until
 
 Forge = Callable[[Issuer], str]
+
+MAIN, PULL = "refs/heads/main", "refs/pull/5/merge"
 
 
 @pytest.fixture
@@ -357,6 +361,80 @@ async def test_a_token_of_ours_for_a_json_web_token(
     await service.admin_peer.call(service.admin.DeleteIssuerGrants, request)
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await check(service, known, team.repository, ref="refs/heads/main")
+
+
+async def test_one_token_for_one_json_web_token(
+    service: RunningLocks, issuer: Issuer, programs: str, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one ends the first, and the jobs of one ref take no room from those of another."""
+    monkeypatch.setattr(sign_in, "_MAX_TOKENS", 2)
+    await allow(service, programs, team.repository, {"repository": "acme/film"})
+    tokens = [issuer.token(repository="acme/film", ref="refs/pull/5/merge", jti=jti) for jti in "abc"]
+    first = await _exchange(service, tokens[0])
+    for token in (tokens[0], tokens[0], tokens[1]):
+        last = await _exchange(service, token)
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+        await authenticate(service, first.secret)
+    assert "was revoked" in caught.value.message
+    with refused(ResourceExhausted, Reason.RATE_LIMITED):
+        await _exchange(service, tokens[2])
+    assert (await authenticate(service, last.secret)).user_id == first.user_id
+    main = await _exchange(service, issuer.token(repository="acme/film", ref="refs/heads/main"))
+    assert main.user_id == first.user_id
+
+
+async def test_a_job_gives_back_the_locks_of_its_ref_alone(
+    service: RunningLocks, issuer: Issuer, programs: str, team: Team, postgres: TestPostgres
+) -> None:
+    """All jobs are one user, and what a pull request runs ends no lock of the main branch, and gains none."""
+    await allow(service, programs, team.repository, {"repository": "acme/film"})
+    await allow(service, programs, team.repository, {"repository": "acme/film", "environment": "release"}, ref_claim="")
+    call, stub = service.peer.call, service.locks
+    main, pull = [await authenticate(service, issuer.token(repository="acme/film", ref=ref)) for ref in (MAIN, PULL)]
+    given = await _exchange(service, issuer.token(repository="acme/film", ref=MAIN, jti="next"))
+    following = await authenticate(service, given.secret)
+    release = await authenticate(service, issuer.token(repository="acme/film", ref=PULL, environment="release"))
+    assert {main.user_id, pull.user_id, following.user_id, release.user_id} == {main.user_id}
+
+    async def delete(job: access.AuthenticateResponse, lock: pb.Lock) -> None:
+        request = pb.DeleteLockRequest(
+            repository_id=team.repository_id, user_id=job.user_id, token_id=job.token_id, id=lock.id
+        )
+        await call(stub.DeleteLock, request)
+
+    async def deleted(job: access.AuthenticateResponse, ref: str, *paths: str) -> list[str]:
+        request = pb.DeleteLocksRequest(
+            repository_id=team.repository_id, user_id=job.user_id, token_id=job.token_id, paths=paths, ref=ref
+        )
+        return [lock.path for lock in (await call(stub.DeleteLocks, request)).locks]
+
+    a, b = [await service.create(team.repository_id, main.user_id, path, ref=MAIN) for path in "ab"]
+    many = pb.CreateLocksRequest(repository_id=team.repository_id, user_id=main.user_id, paths=["c", "d"], ref=MAIN)
+    await call(stub.CreateLocks, many)
+    for force, reason in ((False, Reason.LOCK_NOT_OWNED), (True, Reason.FORCE_NOT_ALLOWED)):
+        with refused(PermissionDenied, reason):
+            request = pb.DeleteLockRequest(
+                repository_id=team.repository_id, user_id=pull.user_id, token_id=pull.token_id, id=a.id, force=force
+            )
+            await call(stub.DeleteLock, request)
+    assert await deleted(pull, PULL, "b", "c") == []
+    theft = pb.StealLockRequest(
+        repository_id=team.repository_id, user_id=pull.user_id, token_id=pull.token_id, id=a.id, reason="mine", ref=PULL
+    )
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+        await call(stub.StealLock, theft)
+    await delete(following, b)
+    assert await deleted(main, MAIN, "c") == ["c"]
+    assert await deleted(release, PULL, "d") == ["d"]
+    # A lock that is stale may be stolen by every writer, and is then the thief's own.
+    stale = admin.UpdateRepositoryRequest(name=team.repository, stale_after_seconds=86_400)
+    await service.admin_peer.call(service.admin.UpdateRepository, stale)
+    older = f"UPDATE locks.locks SET locked_at = now() - interval '2 days' WHERE id = {a.id}"  # noqa: S608 - our own id
+    await postgres.execute(older, database=service.database)
+    stolen = (await call(stub.StealLock, theft)).lock
+    with refused(PermissionDenied, Reason.LOCK_NOT_OWNED):
+        await delete(main, stolen)
+    await delete(pull, stolen)
 
 
 async def test_a_revoked_token_stays_revoked(service: RunningLocks, issuer: Issuer, people: str, team: Team) -> None:

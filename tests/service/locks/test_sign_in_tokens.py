@@ -72,24 +72,25 @@ async def _changes(service: RunningLocks) -> int:
     return (await service.peer.call(service.access.WatchAccess, access.WatchAccessRequest(wait_seconds=0))).changes
 
 
-def _name(secret: str) -> str:
-    return f"sign-in-{hashlib.sha256(secret.encode()).hexdigest()[:32]}"
+def _name(json_web_token: str) -> str:
+    """Return the name of the token that was given for it."""
+    return f"sign-in-{hashlib.sha256(json_web_token.encode()).hexdigest()[:32]}"
 
 
 @pytest.mark.usefixtures("people")
 async def test_whoever_has_a_token_ends_it_and_no_other(
     service: RunningLocks, issuer: Issuer, team: Team, database: Database
 ) -> None:
-    """Another token of the same sign-in stays, and so does the JSON Web Token; the audit log names the user."""
-    token = issuer.token(preferred_username=f"ada-{team.repository_id}")
-    first, second = await _exchange(service, token), await _exchange(service, token)
+    """The token of another sign-in stays, and so does the JSON Web Token; the audit log names the user."""
+    token, other_token = (issuer.token(preferred_username=f"ada-{team.repository_id}", jti=jti) for jti in "ab")
+    first, second = await _exchange(service, token), await _exchange(service, other_token)
     assert await _revoke(service, first.secret) == first.user_name
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
         await authenticate(service, first.secret)
-    assert caught.value.metadata["revoked"] == _name(first.secret)
+    assert caught.value.metadata["revoked"] == _name(token)
     for other in (second.secret, token):
         assert (await authenticate(service, other)).user_name == first.user_name
-    made, ended = await _events(database, f"token {first.user_name}/{_name(first.secret)}")
+    made, ended = await _events(database, f"token {first.user_name}/{_name(token)}")
     assert (made.type, ended.type) == ("org.towpath.token.created", "org.towpath.token.deleted")
     assert (ended.actor, ended.source) == (first.user_name, "sign-in")
     assert ended.before["user"] == first.user_name
@@ -142,14 +143,15 @@ async def test_the_list_has_sign_ins_and_no_json_web_tokens(
     service: RunningLocks, issuer: Issuer, people: str, team: Team, database: Database
 ) -> None:
     """An administrator sees what there is to revoke, with the issuer, and the revocation is recorded."""
-    given = await _exchange(service, issuer.token(preferred_username=f"dan-{team.repository_id}"))
+    token = issuer.token(preferred_username=f"dan-{team.repository_id}")
+    given = await _exchange(service, token)
     await service.add_token(given.user_name)
     listed = await _list(service, given.user_name)
-    assert [(token.name, token.issuer) for token in listed] == [("laptop", ""), (_name(given.secret), people)]
-    revoke = admin.RevokeTokenRequest(user_name=given.user_name, name=_name(given.secret))
+    assert [(each.name, each.issuer) for each in listed] == [("laptop", ""), (_name(token), people)]
+    revoke = admin.RevokeTokenRequest(user_name=given.user_name, name=_name(token))
     await service.admin_peer.call(service.admin.RevokeToken, revoke)
     assert [token.name for token in await _list(service, given.user_name)] == ["laptop"]
-    ended = (await _events(database, f"token {given.user_name}/{_name(given.secret)}"))[-1]
+    ended = (await _events(database, f"token {given.user_name}/{_name(token)}"))[-1]
     assert (ended.type, ended.actor, ended.source) == ("org.towpath.token.deleted", "admin", "admin")
     # The trigger records a token of an administrator's making, once.
     revoke.name = "laptop"

@@ -276,7 +276,8 @@ async def test_programs_make_none_and_end_themselves_alone(service: RunningLocks
     await service.add_token(known.user_name)
     await service.grant(known.user_name, team.repository, admin.ROLE_READ, origin=f"issuer {name}")
     await _neither_makes_nor_ends(service, job)
-    mine, other = await _exchange(service, job), await _exchange(service, job)
+    next_job = issuer.token(sub=subject, ref="refs/heads/main", jti="next")
+    mine, other = await _exchange(service, job), await _exchange(service, next_job)
     assert (await authenticate(service, mine)).refused_by_pages
     await _cannot_make(service, mine)
     # All jobs are one user: that of a pull request could end those of the others.
@@ -298,8 +299,8 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     await service.admin_peer.call(service.admin.MapIssuerGroup, mapping)
     given = admin.GrantAccessRequest(group_name=group, repository=team.repository, role=admin.ROLE_WRITE)
     await service.admin_peer.call(service.admin.GrantAccess, given)
-    token = issuer.token(preferred_username=f"ada-{team.repository_id}", groups=["artists"])
-    ada = await _exchange(service, token)
+    claims: dict[str, Any] = {"preferred_username": f"ada-{team.repository_id}", "groups": ["artists"]}
+    ada = await _exchange(service, issuer.token(**claims))
     known = await authenticate(service, ada)
     assert not known.refused_by_pages
     assert "sign-in" in (await _cannot_make(service, ada)).message
@@ -315,7 +316,7 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     assert other in [repository.name for repository in readable.repositories]
     assert team.repository not in [repository.name for repository in readable.repositories]
     # It ends another sign-in, such as that of a lost computer, and itself.
-    lost_name = await _own_name(service, await _exchange(service, token))
+    lost_name = await _own_name(service, await _exchange(service, issuer.token(**claims, jti="lost")))
     for ended in (lost_name, sign_in.name):
         await _end(service, ada, ended)
     assert await _names(service, made.secret) == ["script"]

@@ -213,10 +213,11 @@ class AccessServiceServicer:
 
     def ExchangeToken(self, request, context):
         """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
-        grants. A second call gives a second token.
+        grants. A second call gives a second token, and ends the first one.
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
-        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens, of one ref if it is a
+        program).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -93,10 +93,11 @@ class AccessServiceStub:
     """
     ExchangeToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]
     """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
-    grants. A second call gives a second token.
+    grants. A second call gives a second token, and ends the first one.
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
-    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens, of one ref if it is a
+    program).
     """
     RevokeSignInToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSignInTokenRequest, _access_service_pb2.RevokeSignInTokenResponse]
     """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
@@ -260,10 +261,11 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """
     ExchangeToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]  # type: ignore[assignment]
     """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
-    grants. A second call gives a second token.
+    grants. A second call gives a second token, and ends the first one.
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
-    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens, of one ref if it is a
+    program).
     """
     RevokeSignInToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSignInTokenRequest, _access_service_pb2.RevokeSignInTokenResponse]  # type: ignore[assignment]
     """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
@@ -460,10 +462,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.ExchangeTokenResponse, _abc.Awaitable[_access_service_pb2.ExchangeTokenResponse]]:
         """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
-        grants. A second call gives a second token.
+        grants. A second call gives a second token, and ends the first one.
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
-        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens, of one ref if it is a
+        program).
         """
 
     @_abc_1.abstractmethod

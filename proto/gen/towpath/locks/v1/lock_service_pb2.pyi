@@ -810,6 +810,7 @@ class StealLockRequest(_message.Message):
     NOTE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the lock belongs to."""
     id: _builtins.str
@@ -824,6 +825,8 @@ class StealLockRequest(_message.Message):
     """Chosen anew by the caller for each intention to steal, at most 64 characters; empty: not repeatable."""
     token_id: _builtins.int
     """The token that the user has shown, by its id, where AuthenticateResponse has told that it counts; 0 for any other."""
+    ref: _builtins.str
+    """The ref for which the new lock is; it keeps the space of the lock that makes way."""
     def __init__(
         self,
         *,
@@ -834,10 +837,11 @@ class StealLockRequest(_message.Message):
         note: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         token_id: _builtins.int = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "note", b"note", "reason", b"reason", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "note", b"note", "reason", b"reason", "ref", b"ref", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,9 @@ class LockServiceStub:
 
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
+    A lock of a program, whose tokens an issuer's rules give roles, is its own only with a token that may write every ref,
+    or the ref for which the lock was created.
+
     Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
     another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
     or the repository keeps force to its admins).
@@ -157,6 +160,9 @@ class LockServiceAsyncStub(LockServiceStub):
     """DeleteLock removes a lock and returns it.
 
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
+
+    A lock of a program, whose tokens an issuer's rules give roles, is its own only with a token that may write every ref,
+    or the ref for which the lock was created.
 
     Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
     another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
@@ -271,6 +277,9 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         """DeleteLock removes a lock and returns it.
 
         Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
+
+        A lock of a program, whose tokens an issuer's rules give roles, is its own only with a token that may write every ref,
+        or the ref for which the lock was created.
 
         Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
         another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
