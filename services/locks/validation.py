@@ -96,12 +96,12 @@ def check_lock_spaces(field: str, rules: Iterable[str]) -> list[str]:
     A space is a name, `per-ref` or `default`; see `locking.spaces`.
     """
     pairs = [rule.rpartition("=") for rule in dict.fromkeys(rules)]
+    if len(pairs) > _PATTERNS:
+        raise _refuse(field, f"at most {_PATTERNS} rules")
     for pattern, equals, name in pairs:
         if not (equals and pattern) or not _NAME.fullmatch(name):
             raise _refuse(field, "rules such as refs/heads/release/*=per-ref, or with a name of 1 to 64 characters")
         check_ref_patterns(field, [pattern])
-    if len(pairs) > _PATTERNS:
-        raise _refuse(field, f"at most {_PATTERNS} rules")
     return ["".join(pair) for pair in pairs]
 
 

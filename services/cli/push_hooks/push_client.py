@@ -1,6 +1,6 @@
 """The hooks' client of PushService: the check of a push, and the release of locks by it."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,8 +23,8 @@ DEFAULT_SPACE = ""
 """The lock space of the refs that no rule of a repository names."""
 
 _CALL_SECONDS = 10.0
-# A message is at most a megabyte.
-_MAX_REFS = 1_000
+# Those of a call, of which the service takes a megabyte.
+_MAX_REFS, _MAX_REFS_BYTES = 1_000, 1024**2
 # Enough to show the first of them, whatever the number of locks.
 _MAX_KEPT = 1_000
 _MAX_REASON_CHARACTERS = 500
@@ -76,8 +76,8 @@ class PushClient:
     async def spaces(self, refs: Sequence[str]) -> Sequence[str] | None:
         """Return the lock space of each ref; None where the repository has one space alone. Raises `ServiceError`."""
         spaces: list[str] = []
-        for begin in range(0, len(refs), _MAX_REFS):
-            request = pb.FindLockSpacesRequest(repository=self._repository, refs=refs[begin : begin + _MAX_REFS])
+        for some in in_calls(refs):
+            request = pb.FindLockSpacesRequest(repository=self._repository, refs=some)
             response = await self._client.call(self._stub.FindLockSpaces, request)
             if not response.has_rules:
                 return None
@@ -107,6 +107,20 @@ class PushClient:
     async def close(self) -> None:
         """Close the connection."""
         await self._client.close()
+
+
+def in_calls(refs: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Yield refs in their order, in lists for one call each."""
+    some: list[str] = []
+    size = 0
+    for ref in refs:
+        size += len(ref.encode())
+        if some and (len(some) >= _MAX_REFS or size > _MAX_REFS_BYTES):
+            yield some
+            some, size = [], len(ref.encode())
+        some.append(ref)
+    if some:
+        yield some
 
 
 def is_no_answer(error: ServiceError) -> bool:

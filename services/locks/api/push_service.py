@@ -30,8 +30,8 @@ class PushServicer(PushServiceServicer):
 
     async def FindLockSpaces(self, request: pb.FindLockSpacesRequest, _context: object) -> pb.FindLockSpacesResponse:
         """Return the lock space of each ref."""
-        spaces, has_rules = await self._database.run(
-            partial(find_lock_spaces, repository=request.repository, refs=request.refs, caller=token_caller())
+        spaces, has_rules = await find_lock_spaces(
+            self._database, repository=request.repository, refs=request.refs, caller=token_caller()
         )
         return pb.FindLockSpacesResponse(spaces=spaces, has_rules=has_rules)
 

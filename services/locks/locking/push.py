@@ -9,12 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import InvalidArgument, PermissionDenied, Reason
+from services.database.transactions import Database
 from services.locks.access.grants import ACCESS_GRANTS, find_access, granted
 from services.locks.access.policy import Role
 from services.locks.locking.history import release_locks
 from services.locks.locking.paths import path_hash
 from services.locks.locking.pushers import Pusher, find_pusher
-from services.locks.locking.spaces import find_rules, find_space, space_of
+from services.locks.locking.spaces import find_rules, find_space, spaces_of
 from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
 from services.locks.models import Lock, Repository, User
 from services.locks.ref_patterns import matching
@@ -22,6 +23,7 @@ from services.locks.repositories import repository_not_found
 from services.locks.validation import check_note, check_repository_name
 
 MAX_PATHS = 10_000
+MAX_REFS = 1_000
 MAX_PATH_BYTES = 1024**2
 MAX_BLOCKING = 1_000
 
@@ -38,7 +40,7 @@ class Push:
     def check(self) -> None:
         """Raise `InvalidArgument` (INVALID_FIELD) for the name of no repository, and for too many or too long paths."""
         check_repository_name("repository", self.repository)
-        _check_size("paths", self.paths)
+        _check_size("paths", self.paths, MAX_PATHS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,17 @@ async def check_push(connection: AsyncConnection, push: Push, *, caller: User) -
 
 
 async def find_lock_spaces(
-    connection: AsyncConnection, *, repository: str, refs: Sequence[str], caller: User
+    database: Database, *, repository: str, refs: Sequence[str], caller: User
 ) -> tuple[Sequence[str], bool]:
     """Return the space of each ref, and whether the repository has rules for spaces. Raises those of `check_push`."""
+
+    async def read(connection: AsyncConnection) -> Sequence[str]:
+        return await find_rules(connection, await _authorize(connection, repository, caller))
+
     check_repository_name("repository", repository)
-    _check_size("refs", refs)
-    rules = await find_rules(connection, await _authorize(connection, repository, caller))
-    return [space_of(rules, ref) for ref in refs], bool(rules)
+    _check_size("refs", refs, MAX_REFS)
+    rules = await database.run(read)
+    return await spaces_of(rules, refs), bool(rules)
 
 
 async def release_pushed(
@@ -115,9 +121,9 @@ async def release_pushed(
     return locks
 
 
-def _check_size(field: str, values: Sequence[str]) -> None:
-    if len(values) > MAX_PATHS:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected at most {MAX_PATHS}, got {len(values)}")
+def _check_size(field: str, values: Sequence[str], most: int) -> None:
+    if len(values) > most:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected at most {most}, got {len(values)}")
     if sum(len(value.encode()) for value in values) > MAX_PATH_BYTES:
         raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected at most {MAX_PATH_BYTES} bytes in all")
 

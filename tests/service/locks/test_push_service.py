@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAIN = "refs/heads/main"
 MAX_PATHS = 10_000
+MAX_REFS = 1_000
 MAX_BLOCKING = 1_000
 
 
@@ -241,7 +242,7 @@ async def test_spaces_of_refs(service: RunningLocks, team: Team) -> None:
     await service.admin_peer.call(service.admin.UpdateRepository, request)
     assert await spaces(refs) == (["", "refs/heads/rel/1", "art"], True)
     with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-        await spaces(["x"] * (MAX_PATHS + 1))
+        await spaces(["x"] * (MAX_REFS + 1))
     assert caught.value.message.startswith("refs: ")
 
 

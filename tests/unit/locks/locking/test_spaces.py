@@ -1,9 +1,11 @@
 """Rules for lock spaces."""
 
+import asyncio
+
 import pytest
 
 from services.locks.locking.paths import path_hash
-from services.locks.locking.spaces import space_of
+from services.locks.locking.spaces import space_of, spaces_of
 
 RULES = ["refs/heads/release/dev=default", "refs/heads/release/*=per-ref", "refs/heads/art/*=art", "refs/*/a=b=odd"]
 
@@ -39,6 +41,18 @@ def test_long_refs_have_short_spaces() -> None:
     spaces = {space_of(RULES, ref) for ref in longest}
     assert len(spaces) == 2
     assert all(len(space) < 100 and ":" in space for space in spaces)
+
+
+async def test_many_refs_leave_turns_for_others() -> None:
+    """The longest refs and the slowest rules of a call hold the loop for some milliseconds at a time."""
+    rules = [f"refs/heads/*x*y*{number}*z=odd" for number in range(100)]
+    finding = asyncio.create_task(spaces_of(rules, [f"refs/heads/{'xy' * 2_000}{number}" for number in range(20)]))
+    turns = 0
+    while not finding.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert await finding == [""] * 20
+    assert turns > 3
 
 
 def test_a_path_has_another_key_in_each_space() -> None:

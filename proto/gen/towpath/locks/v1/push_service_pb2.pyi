@@ -114,7 +114,7 @@ class FindLockSpacesRequest(_message.Message):
     """The repository's name."""
     @_builtins.property
     def refs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 10,000 refs, with at most 1 MiB in all."""
+        """At most 1,000 refs, with at most 1 MiB in all."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class PushServiceServicer:
         """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 refs, or more than 1 MiB of them).
+        than 1,000 refs, or more than 1 MiB of them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,7 @@ class PushServiceStub:
     """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 refs, or more than 1 MiB of them).
+    than 1,000 refs, or more than 1 MiB of them).
     """
     ReleasePushed: _grpc.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
@@ -88,7 +88,7 @@ class PushServiceAsyncStub(PushServiceStub):
     """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
 
     Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-    than 10,000 refs, or more than 1 MiB of them).
+    than 1,000 refs, or more than 1 MiB of them).
     """
     ReleasePushed: _aio.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]  # type: ignore[assignment]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
@@ -133,7 +133,7 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
         """FindLockSpaces returns the lock space of each ref: what was pushed to a ref of one space is new to those of others.
 
         Errors: PERMISSION_DENIED (ACCESS_DENIED), NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: more
-        than 10,000 refs, or more than 1 MiB of them).
+        than 1,000 refs, or more than 1 MiB of them).
         """
 
     @_abc_1.abstractmethod
