@@ -1,15 +1,19 @@
 """Interceptors of every call that a service answers: authorization, request id, errors, metrics and the log line."""
 
+import asyncio
 import hmac
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import grpc
 from pydantic import SecretStr
 
+from services.common.client_addresses import limit_key
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.observability import request_id, tracing
 from services.common.observability.logs import get_logger
@@ -22,6 +26,9 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]]
 
 # Statuses that are no fault of the caller.
 _FAILURES = ("UNKNOWN", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "DATA_LOSS", "UNIMPLEMENTED")
+
+_MAX_OPEN_CALLS = 64
+_MESSAGE_SECONDS = 10.0
 
 # Bars gRPC's own retries: a service that reports an error has itself waited as long as its caller has time.
 _WAITED_LONG_ENOUGH = ("grpc-retry-pushback-ms", "-1")
@@ -107,6 +114,56 @@ def _bytes_of(secrets: Iterable[SecretStr | None]) -> list[bytes]:
 
 def _is_among(shown: str, secrets: Iterable[bytes]) -> bool:
     return any(hmac.compare_digest(shown.encode(), secret) for secret in secrets)
+
+
+class OpenCalls(grpc.aio.ServerInterceptor):
+    """Bounds what strangers hold of services, given by full name, that answer one message without a secret.
+
+    One address has `_MAX_OPEN_CALLS` at once, which must send their message within `_MESSAGE_SECONDS`.
+    """
+
+    def __init__(self, services: Iterable[str]) -> None:
+        self._services = frozenset(services)
+        self._calls: Counter[str] = Counter()
+
+    async def intercept_service(
+        self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> _Handler:
+        """Return the handler of the call, which reads the message by itself."""
+        handler = await continuation(handler_call_details)
+        if (
+            handler is None
+            or handler.request_streaming
+            or service_of(handler_call_details.method) not in self._services
+        ):
+            return handler
+
+        async def serve(requests: AsyncIterator[Any], context: Context) -> object:
+            peer = context.peer()
+            address = address_of(peer)
+            # Only processes of the service's own account reach a unix socket.
+            if self._calls[address] >= _MAX_OPEN_CALLS and not peer.startswith("unix:"):
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls of your address have not ended")
+            self._calls[address] += 1
+            try:
+                async with asyncio.timeout(_MESSAGE_SECONDS):
+                    request = await anext(requests)
+            except (TimeoutError, StopAsyncIteration):
+                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "expected a message")
+            finally:
+                self._calls[address] -= 1
+                if not self._calls[address]:
+                    del self._calls[address]
+            return await (handler.unary_unary or handler.unary_stream)(request, context)
+
+        codecs = handler.request_deserializer, handler.response_serializer
+        # Of the kind whose handlers read by themselves.
+        return grpc.stream_unary_rpc_method_handler(serve, *codecs)
+
+
+def address_of(peer: str) -> str:
+    """Return the key of the address in a peer of gRPC, such as `ipv4:192.0.2.1:50000` or `ipv6:%5B::1%5D:50000`."""
+    return limit_key(unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]"))
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):

@@ -15,6 +15,13 @@ ADMIN_METADATA_KEY = "towpath-storage-admin"
 SSH_METADATA_KEY = "towpath-ssh"
 """The metadata key under which the SSH service presents its secret, as `Bearer SECRET`."""
 
+MAX_STREAMS = 4_096
+"""The most calls at once on a connection; a caller's further ones wait for the end of others.
+
+A facade has one connection to a service, beside those that end. With its defaults, it makes a few calls for each of 512
+requests, and watches the locks of at most 1,000 repositories, of 2,048 of which a lock service lets one host watch.
+"""
+
 Options = list[tuple[str, int]]
 
 _SHARED: Options = [
@@ -67,6 +74,7 @@ _REMOTE_CHANNEL: Options = [
 
 _SERVER: Options = [
     *_SHARED,
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
     # Callers ping as configured above, and the server must not treat that as abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection
 from pydantic import SecretStr
 
 from services.common.lifecycle import cancel_and_wait
-from services.common.rpc.interceptors import CallInterceptor, Context, FurtherSecret, SecretInterceptor
+from services.common.rpc.interceptors import CallInterceptor, Context, FurtherSecret, OpenCalls, SecretInterceptor
 from services.common.rpc.options import MAX_MESSAGE_BYTES, is_local, server_options
 from services.common.rpc.tls import Tls
 
@@ -55,6 +55,7 @@ class Server:
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
             interceptors=[
+                OpenCalls([health.SERVICE_NAME]),
                 CallInterceptor(methods_of(self._services), waiting=waiting, frequent=frequent),
                 SecretInterceptor([secret, accepted], unguarded=open_to_all, further=further),
                 *inner,

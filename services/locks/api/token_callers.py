@@ -9,14 +9,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import grpc
 
 from services.common.address_rates import AddressRates
-from services.common.client_addresses import limit_key
 from services.common.errors import InvalidArgument, PermissionDenied, Reason, ResourceExhausted, Unauthenticated
-from services.common.rpc.interceptors import Context, bearer_token, service_of
+from services.common.rpc.interceptors import Context, address_of, bearer_token, service_of
 from services.common.rpc.log_fields import add_log_fields, log_request_fields
 from services.common.rpc.streams import within
 from services.database.transactions import Database
@@ -107,7 +105,7 @@ class TokenCallers(grpc.aio.ServerInterceptor):
         # Only processes of the service's own account reach a unix socket.
         if peer.startswith("unix:") or token_hash(token) in self._known:
             return await self._user(token)
-        address = _address(peer)
+        address = address_of(peer)
         async with self._look_up(address):
             try:
                 return await self._user(token)
@@ -173,11 +171,6 @@ async def _serve(handler: _Handler, requests: AsyncIterator[Any], context: Conte
         async for response in responses:
             await context.write(response)
     return None
-
-
-def _address(peer: str) -> str:
-    """Return the key of the address in a peer of gRPC, such as `ipv4:192.0.2.1:50000` or `ipv6:%5B::1%5D:50000`."""
-    return limit_key(unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]"))
 
 
 def _limited(message: str) -> ResourceExhausted:

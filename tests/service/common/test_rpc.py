@@ -28,9 +28,10 @@ from services.common.errors import (
     Unimplemented,
 )
 from services.common.observability import request_id
+from services.common.rpc import interceptors
 from services.common.rpc.client import Health, ServiceClient
 from services.common.rpc.interceptors import Context, FurtherSecret
-from services.common.rpc.options import ADMIN_METADATA_KEY
+from services.common.rpc.options import ADMIN_METADATA_KEY, MAX_STREAMS
 from services.common.rpc.server import Server
 from tests.support.loop import never
 from tests.support.waiting import STEP_SECONDS
@@ -278,6 +279,56 @@ async def test_a_caller_that_reads_nothing_holds_nothing(tmp_path: Path, path: b
         stop.set()
         await asyncio.wait_for(serving, STEP_SECONDS)
         writer.close()
+
+
+async def test_a_connection_has_a_bound_of_calls(tmp_path: Path) -> None:
+    """The server says it in its first frame, which lists settings by their numbers."""
+    async with running(tmp_path, secret=SECRET, socket="own"):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "own")
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b""))
+        async with asyncio.timeout(STEP_SECONDS):
+            head = await reader.readexactly(9)
+            body = await reader.readexactly(int.from_bytes(head[:3]))
+        writer.close()
+    assert head[3] == 4
+    settings = {
+        int.from_bytes(body[at : at + 2]): int.from_bytes(body[at + 2 : at + 6]) for at in range(0, len(body), 6)
+    }
+    assert settings[3] == MAX_STREAMS
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_strangers_hold_few_calls(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Whoever may ask without a secret asks at once, and an address has some calls that do not."""
+    monkeypatch.setattr(interceptors, "_MAX_OPEN_CALLS", 8)
+    server = await Server("127.0.0.1:0", secret=SECRET, drain_seconds=1, services=[SERVICE]).start()
+    peer = ServiceClient(f"127.0.0.1:{server.port}", deadline=STEP_SECONDS)
+    try:
+        silent: Any = peer.channel.stream_unary(f"/grpc.health.v1.Health/{method}")
+        calls = [asyncio.ensure_future(silent(wait_for_ready=True).code()) for _ in range(9)]
+        done, _ = await asyncio.wait(calls, timeout=STEP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        assert [call.result() for call in done] == [grpc.StatusCode.RESOURCE_EXHAUSTED]
+        assert await peer.health("") is Health.NOT_ANSWERING
+    finally:
+        await peer.close()
+        await server.grpc.stop(0)
+
+
+async def test_strangers_send_their_message_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call without one ends, and makes room."""
+    monkeypatch.setattr(interceptors, "_MAX_OPEN_CALLS", 1)
+    monkeypatch.setattr(interceptors, "_MESSAGE_SECONDS", 0.1)
+    server = await Server("127.0.0.1:0", secret=SECRET, drain_seconds=1, services=[SERVICE]).start()
+    peer = ServiceClient(f"127.0.0.1:{server.port}", deadline=STEP_SECONDS)
+    try:
+        silent: Any = peer.channel.stream_unary("/grpc.health.v1.Health/Check")
+        call = silent(wait_for_ready=True, timeout=STEP_SECONDS)
+        assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await call.details() == "expected a message"
+        assert await peer.health("") is Health.NOT_SERVING
+    finally:
+        await peer.close()
+        await server.grpc.stop(0)
 
 
 async def test_health_follows_the_service(tmp_path: Path) -> None:
