@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from services.facade.web.media_types import GENERIC
 from tests.support.git import Clone, Workspace, run, shared_repository
@@ -374,3 +375,40 @@ def test_the_check_of_a_workflow(local: Site) -> None:
     done = checked("bob")
     assert (done.returncode, f"{MAP}: locked by alice" in done.stderr) == (1, True)
     assert checked("alice").returncode == 0
+
+
+def test_the_workflow_for_github(local: Site) -> None:
+    """It runs whenever commits or base change, and the author's locks alone are no hindrance, whoever has pushed."""
+    workflow = yaml.safe_load((ROOT / "examples" / "github-action" / "locks.yml").read_text())
+    # YAML 1.1 reads the key `on` as true.
+    assert {"opened", "synchronize", "reopened", "edited"} == set(workflow[True]["pull_request_target"]["types"])
+    job = workflow["jobs"]["locks"]
+    *_, step = job["steps"]
+    assert "if" not in job.keys() | step.keys()
+    alice, bob = local.clone("alice"), local.clone("bob")
+    alice.lfs("lock", MAP)
+    base = bob.git("rev-parse", "HEAD").stdout.strip()
+    bob.commit({MAP: content("bob", 1_000)})
+    commit = bob.git("rev-parse", "HEAD").stdout.strip()
+    # What is pushed after the event is not what its check is about.
+    bob.git("update-ref", "refs/pull/1/head", base)
+    bob.git("reset", "--quiet", "--hard", base)
+    clone, uri = local.folder / "job", bob.path.as_uri()
+    run("git", "clone", "--quiet", uri, str(clone), cwd=local.folder, environment=bob.workspace.environment)
+    commands = local.folder / "commands"
+    commands.mkdir()
+    (commands / "towpath").write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli "$@"\n')
+    (commands / "towpath").chmod(0o755)
+
+    def checked(author: str, account_id: str) -> subprocess.CompletedProcess[str]:
+        pull_request = {"head.sha": commit, "base.ref": "main", "user.login": author, "user.id": account_id}
+        told = {f"${{{{ github.event.pull_request.{name} }}}}": value for name, value in pull_request.items()}
+        environment = {name: told.get(value, value) for name, value in step["env"].items()}
+        environment = {**bob.workspace.environment, **environment, **local.settings}
+        environment["PATH"] = f"{commands}:{environment['PATH']}"
+        return run("bash", "-e", "-c", step["run"], cwd=clone, environment=environment, check=False)
+
+    done = checked("bob", "7")
+    assert (done.returncode, f"{MAP}: locked by alice" in done.stderr) == (1, True), done.stderr
+    done = checked("alice", "8")
+    assert done.returncode == 0, done.stderr
