@@ -14,6 +14,7 @@ from services.common.addresses import Address
 from services.common.observability.logs import get_logger
 from services.facade.server.certificate import Certificate
 from services.facade.server.connections import ConnectionLimits
+from services.facade.server.handshake import Handshake
 from services.facade.server.protocol import Connection
 
 # Longer than git-lfs leaves an idle connection open (client-connections), so that the client closes it first.
@@ -106,11 +107,12 @@ async def serve(
     server owns `listener` from the call on; other processes may accept connections from the same socket.
     """
     listener.setblocking(False)
+    accepted = partial(Handshake, certificate=certificate) if certificate else Connection
     server = _Server(
         uvicorn.Config(
             app,
             # uvicorn calls it like its own connection classes, with keyword arguments.
-            http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+            http=cast("type[asyncio.Protocol]", partial(accepted, limits=limits)),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -120,7 +122,6 @@ async def serve(
             log_config=None,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         ),
         drain_seconds,
     )

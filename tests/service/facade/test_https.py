@@ -4,17 +4,20 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from services.facade.server import certificate
+from services.facade.server import certificate, handshake
+from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, new_place
+from tests.support import streams
 from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.facade import RunningFacade
 from tests.support.http import Client, content, oid_of
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 
 @pytest.fixture
@@ -117,3 +120,43 @@ async def test_plain_http_is_not_served_on_that_port(secure: RunningFacade) -> N
         assert b"200" not in await reader.read()
     writer.close()
     await writer.wait_closed()
+
+
+async def test_connections_count_before_their_handshake(inner: Inner, files: CertificateFiles) -> None:
+    """However many sockets come that speak no TLS, few are open, and whoever does is served and keeps its place."""
+    async with inner.running_facade(connections_per_address=8, **files.settings) as facade, AsyncExitStack() as stack:
+
+        async def served() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            client = await asyncio.open_connection(*facade.address, ssl=_trusting(files), server_hostname="localhost")
+            stack.push_async_callback(streams.end, [client[1]])
+            return client
+
+        clients = [await served()]
+        await _ask(*clients[0])
+        many = [(await stack.enter_async_context(raw.connected(facade)))[0] for _ in range(30)]
+        clients.append(await served())
+        for client in clients:
+            await _ask(*client)
+        await until(lambda: sum(each.at_eof() or each.exception() is not None for each in many) == len(many) - (8 - 2))
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await raw.answer(reader))[0] == 200
+
+
+async def test_a_handshake_is_bounded(secure: RunningFacade, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that begins none, or only a part of one, holds no place for long."""
+    monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.3)
+    for sent in (b"", b"\x16\x03\x01"):
+        async with raw.connected(secure) as (reader, writer), asyncio.timeout(STEP_SECONDS):
+            writer.write(sent)
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+
+
+async def test_a_stop_waits_for_no_handshake(inner: Inner, files: CertificateFiles) -> None:
+    """Who has begun none is no request that runs."""
+    async with inner.running_facade(drain_seconds=LONG_SECONDS, **files.settings) as facade, raw.connected(facade):
+        facade.stop.set()
+        await asyncio.wait_for(facade.served, STEP_SECONDS)
