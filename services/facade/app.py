@@ -86,6 +86,7 @@ def create_app(
             changes,
             LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
         ),
+        changes=changes,
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
         sessions=SessionCookies(settings.signing_key, settings.signing_key_accepted),
         committed=AccessCache(removal_feed, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),

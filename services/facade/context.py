@@ -8,9 +8,11 @@ from starlette.requests import Request
 
 from services.common.address_rates import AddressRates
 from services.facade.auth.access_cache import AccessCache
-from services.facade.auth.action_tokens import ActionTokens
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens
 from services.facade.auth.authorizer import Authorizer
+from services.facade.auth.revocation_watch import RevocationState
 from services.facade.auth.sessions import SessionCookies
+from services.facade.auth.transfer_watch import TransferWatch
 from services.facade.clients.services import ServiceClients
 from services.facade.middleware.concurrency_limit import Slots
 from services.facade.objects.actions import ActionFactory
@@ -30,6 +32,7 @@ class AppContext:
     settings: FacadeSettings
     clients: ServiceClients
     authorizer: Authorizer
+    changes: RevocationState
     tokens: ActionTokens
     sessions: SessionCookies
     committed: AccessCache[ObjectKey, bool]
@@ -47,6 +50,10 @@ class AppContext:
     def network_of(self, request: Request) -> str | None:
         """Return the network of the client that makes a request, as `client_network` does."""
         return client_network(client_of(request.scope).address, self.trusted)
+
+    def transfer_watch(self, grant: ActionGrant) -> TransferWatch:
+        """Return the watch of a transfer that begins."""
+        return TransferWatch(self.authorizer, self.changes, grant)
 
     def action_factory(self, request: Request) -> ActionFactory:
         """Return the factory of the actions that answer this request. Raises the errors of `origin`."""

@@ -48,7 +48,8 @@ async def download(request: Request) -> Response:
     disk = context.shared_disk
     if disk is not None and (data := disk.read_cached(grant, requested)) is not None:
         return WholeResponse(data, status_code=status, headers=answered)
-    sent = read_object(context.clients, disk, grant, requested, by_kernel=can_send_files(request.scope))
+    read = read_object(context.clients, disk, grant, requested, by_kernel=can_send_files(request.scope))
+    sent = context.transfer_watch(grant).pieces(read)
     first = await anext(sent, b"")
     if isinstance(first, bytes) and len(first) == requested.end - requested.start:
         # No bytes follow, but the sender may still raise an error.
@@ -98,10 +99,10 @@ async def put(request: Request) -> Response:
     """Store the body as the object."""
     grant = await authorized_action(request, Operation.UPLOAD)
     context = context_of(request)
+    receive = context.transfer_watch(grant).receive(request.receive)
 
     async def write() -> tuple[bool, float]:
-        memory = context.shared_memory
-        await upload(context.clients, memory, grant, request.headers, request.receive, context.settings)
+        await upload(context.clients, context.shared_memory, grant, request.headers, receive, context.settings)
         return True, _COMMITTED_SECONDS
 
     await context.committed.fetch((grant.repository_id, grant.oid, grant.size), write)

@@ -65,7 +65,8 @@ async def patch(request: Request) -> Response:
     if not _OFFSET.fullmatch(offset) or int(offset) > grant.size:
         raise InvalidArgument(Reason.INVALID_FIELD, f"upload-offset: expected a number from 0 to {grant.size}")
     context = context_of(request)
-    progress = await append(context.clients, grant, int(offset), headers, request.receive, context.settings)
+    receive = context.transfer_watch(grant).receive(request.receive)
+    progress = await append(context.clients, grant, int(offset), headers, receive, context.settings)
     return Response(status_code=204, headers=_headers(progress))
 
 

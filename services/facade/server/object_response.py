@@ -7,7 +7,7 @@ from contextlib import aclosing
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from services.common.errors import ServiceError
+from services.common.errors import PermissionDenied, ServiceError
 from services.common.observability.logs import get_logger
 from services.facade.server.protocol import abort
 from services.facade.server.sendfile import FILE_MESSAGE, FilePart
@@ -58,6 +58,9 @@ class ObjectResponse(Response):
                 await self._send_pieces(scope, receive, send)
         except TimeoutError:
             _log.warning("the client reads nothing", seconds=self._idle_seconds)
+            await abort(scope)
+        except PermissionDenied as error:
+            _log.info("the object may not be read on", message=error.message)
             await abort(scope)
         except ServiceError as error:
             _log.error("the object cannot be read on", status=error.status.name, message=error.message)

@@ -104,6 +104,9 @@ class AccessServicer(AccountHandlers, SignInHandlers):
         seconds = validity.seconds
         if seconds <= 0:
             ended = Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+            # One that is gone has no hash.
+            if validity.token_hash:
+                ended.metadata["expired"] = "true"
             self._refuse(request, ended, ended.message, None)
             raise ended
         if (forge_id := validity.forge_id) is not None:

@@ -8,7 +8,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.rpc.client import ServiceClient
+from tests.service.facade import raw
+from tests.service.facade.conftest import Inner, Place
 from tests.support.facade import running_facade
-from tests.support.http import MEDIA_TYPE
+from tests.support.http import MEDIA_TYPE, Client, content, oid_of
 from tests.support.locks import running_locks, serving_locks
 from tests.support.ports import free_ports
 from tests.support.postgres import TestPostgres, running_postgres
@@ -325,6 +327,64 @@ async def test_lock_services_that_hear_nothing_vouch_for_nothing(site: Site) -> 
     await site.prepare()
     await site.sql(f"BEGIN; {CUT}; {REVOKE}; COMMIT")
     await _is_refused_everywhere(site, 401)
+
+
+async def _in_progress(
+    inner: Inner, place: Place, token: str, change: Callable[[], Awaitable[object]], **settings: object
+) -> tuple[bytes, int]:
+    """Change something while a download and an upload of alice run; return what comes, and the upload's status."""
+    data, sent = (content(f"{name} {place.name}", 20 * raw.MIB) for name in ("read", "sent"))
+    oid = await inner.storage.write(place.repository_id, data)
+    async with (
+        inner.running_facade(**settings) as facade,
+        Client(f"{facade.origin}/{place.name}", "alice", token) as alice,
+        raw.connected(facade) as (reader, reading),
+        raw.connected(facade) as (answer, writing),
+    ):
+        download = await alice.action("download", oid, len(data))
+        upload = await alice.action("upload", oid_of(sent), len(sent))
+        assert download is not None
+        assert upload is not None
+        reading.write(raw.head(download, "GET"))
+        await reader.readuntil(b"\r\n\r\n")
+        writing.write(raw.head(upload, "PUT", Content_Length=str(len(sent))) + sent[: raw.MIB])
+        await until(lambda: REGISTRY.get_sample_value("towpath_http_requests_in_flight") == 2, "both have begun")
+        await change()
+
+        async def is_known() -> bool:
+            return (await alice.batch("download", (oid, len(data)))).status_code != 200
+
+        await until(is_known, "the facade has heard of it")
+        writing.write(sent[raw.MIB :])
+        came = b""
+        with suppress(ConnectionError):
+            while len(came) < len(data) and (part := await reader.read(raw.MIB)):
+                came += part
+        return came, (await raw.answer(answer))[0]
+
+
+@pytest.mark.parametrize("way", ["shared disk", "storage"])
+async def test_transfers_in_progress_end_with_their_access(inner: Inner, place: Place, way: str) -> None:
+    """A slow client does not go on for days; a download never looks whole."""
+    locks = inner.locks
+
+    async def revoke() -> None:
+        request = admin.RevokeAccessRequest(user_name="alice", repository=place.name)
+        await locks.admin_peer.call(locks.admin.RevokeAccess, request)
+
+    settings = {"shared_storage_path": inner.storage.root} if way == "shared disk" else {}
+    came, status = await _in_progress(inner, place, inner.tokens["alice"], revoke, **settings)
+    assert (len(came) < 20 * raw.MIB, status) == (True, 403)
+
+
+async def test_transfers_in_progress_outlive_their_token(inner: Inner, place: Place, postgres: TestPostgres) -> None:
+    """A token that only expires, as those of jobs and sessions soon do, takes nothing from a large transfer."""
+    token = await inner.locks.add_token("alice", "short")
+    expiry = "UPDATE locks.tokens SET expires_at = now() WHERE name = 'short'"
+    came, status = await _in_progress(
+        inner, place, token, lambda: postgres.execute(expiry, database=inner.locks.database)
+    )
+    assert (len(came), status) == (20 * raw.MIB, 200)
 
 
 @pytest.mark.drill

@@ -161,8 +161,8 @@ class AccessServiceServicer:
 
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
         whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
-        user's, was revoked, or has expired; or its role has to be renewed, and the request has no
-        credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+        user's, was revoked, or has expired, then with the metadata "expired" for a day at least; or its role has to be
+        renewed, and the request has no credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this; REPOSITORY_ARCHIVED: nobody may change it), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
