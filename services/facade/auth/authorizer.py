@@ -91,45 +91,42 @@ class Authorizer:
         """
         if not headers:
             return Caller()
-        shown = tuple(presented_tokens(headers))
+        shown = tuple(dict.fromkeys(presented_tokens(headers)))
         digests = [_digest(token, repository) for token in shown]
         for digest in digests:
             if (caller := self._callers.get(digest)) is not None:
                 return caller
-        if not shown:
-            raise self._gate.bad_credentials(address, "")
         if self._gate.is_limited(address):
             for token, digest in zip(shown, digests, strict=True):
                 if digest in self._good:
                     # A token that has ended meanwhile waits for a turn like any other.
                     with suppress(Unauthenticated):
                         return await self._owner(token, address, repository)
-        async with self._gate.turn(address, aside):
-            return await self._caller(shown, address, repository)
+        return await self._caller(shown, address, repository, aside)
 
-    async def _caller(self, shown: Sequence[str], address: str, repository: str) -> Caller:
-        reason, unseen, undecided = "", None, None
+    async def _caller(self, shown: Sequence[str], address: str, repository: str, aside: Aside) -> Caller:
+        """Return the caller with the first token that is valid; each look-up has a turn, and counts if it is in vain."""
+        unseen: NotFound | None = None
+        undecided: ServiceError | None = None
+        bad: ServiceError | None = None
         for token in shown:
             try:
-                return await self._owner(token, address, repository)
+                async with self._gate.turn(address, aside):
+                    return await self._owner(token, address, repository)
             except (Unavailable, ResourceExhausted) as error:
                 if not is_undecided(error):
                     raise
-                undecided = undecided or error
+                refusal = self._gate.undecided(address, error)
+                undecided = undecided or refusal
             except NotFound as error:
                 # The forge knows the credential, but its owner may not see the repository; another value may.
                 unseen = unseen or error
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
-                if is_told(error):
-                    reason = reason or error.message
-        if undecided is not None:
-            with self._gate.counting_undecided(address):
-                raise undecided
-        if unseen is not None:
-            raise unseen
-        raise self._gate.bad_credentials(address, reason)
+                refusal = self._gate.bad_credentials(address, error.message if is_told(error) else "")
+                bad = refusal if bad is None or is_told(error) else bad
+        raise undecided or unseen or bad or self._gate.bad_credentials(address, "")
 
     async def exchange(self, token: str, address: str, aside: Aside) -> tuple[str, ExchangedToken]:
         """Return the name of the user of a JSON Web Token, and a token of ours for it.
@@ -151,8 +148,11 @@ class Authorizer:
         async with self._gate.turn(address, aside):
             request.client_address, request.client_is_limited = limit_key(address), self._gate.is_limited(address)
             try:
-                with self._gate.counting_undecided(address):
-                    reply = await self._clients.locks.call(method, request)
+                reply = await self._clients.locks.call(method, request)
+            except (Unavailable, ResourceExhausted) as error:
+                if not is_undecided(error):
+                    raise
+                raise self._gate.undecided(address, error) from error
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
@@ -179,8 +179,8 @@ class Authorizer:
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
-                if not is_told(error):
-                    self._gate.count(address)
+                if not is_told(error) and (limited := self._gate.count(address)):
+                    raise limited from error
                 return ""
         return reply.user_name
 

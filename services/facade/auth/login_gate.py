@@ -1,7 +1,7 @@
 """The gate for credentials that are not known: it counts bad ones by address, and slows addresses over their limit."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unauthenticated, Unavailable
 from services.facade.auth.login_queue import LoginQueue, logins_limited
@@ -49,31 +49,26 @@ class LoginGate:
         async with aside(), self._queue.turn(address):
             yield
 
-    def count(self, address: str) -> None:
-        """Count a bad credential. Raises `ResourceExhausted` (LOGINS_LIMITED) where the address is over its limit."""
+    def count(self, address: str) -> ResourceExhausted | None:
+        """Count a bad credential, and return an error (LOGINS_LIMITED) where the address is over its limit."""
         if seconds := self._limiter.add_failure(address):
-            raise logins_limited("too many bad credentials came from your address", seconds)
+            return logins_limited("too many bad credentials came from your address", seconds)
+        return None
 
-    def bad_credentials(self, address: str, reason: str) -> Unauthenticated:
-        """Count a bad credential, and return the error for it. Raises the error of `count`."""
-        self.count(address)
-        return Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
+    def bad_credentials(self, address: str, reason: str) -> ServiceError:
+        """Count a bad credential, and return the error for it: that of `count`, or `Unauthenticated`."""
+        refusal = Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
+        return self.count(address) or refusal
 
-    @contextmanager
-    def counting_undecided(self, address: str) -> Iterator[None]:
-        """Count a credential about which nobody could be asked in the block as a bad one.
+    def undecided(self, address: str, error: Unavailable | ResourceExhausted) -> ServiceError:
+        """Count a credential about which nobody could be asked as a bad one, and return the error for it.
 
-        It is free where the share of the address is used up, by good ones perhaps. Raises the error of `count` in place
-        of that of the block, which is LOGINS_LIMITED too if the client asks for too much: `locks/verify` has another
-        status for it, because git-lfs takes 429 for a reason to check no locks.
+        It is free where the share of the address is used up, by good ones perhaps. The error is that of `count`, or the
+        given one, which is LOGINS_LIMITED too if the client asks for too much: `locks/verify` has another status for
+        it, because git-lfs takes 429 for a reason to check no locks.
         """
-        try:
-            yield
-        except (Unavailable, ResourceExhausted) as error:
-            if not is_undecided(error):
-                raise
-            if error.metadata["undecided"] != _FREE:
-                self.count(address)
-            if isinstance(error, Unavailable):
-                raise
-            raise logins_limited(error.message, int(error.metadata["retry_after"])) from error
+        if error.metadata["undecided"] != _FREE and (limited := self.count(address)):
+            return limited
+        if isinstance(error, Unavailable):
+            return error
+        return logins_limited(error.message, int(error.metadata["retry_after"]))

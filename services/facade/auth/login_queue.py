@@ -19,11 +19,15 @@ _REFUSAL = "too many bad credentials came from your address, and others wait for
 
 @dataclass
 class _Line:
-    """The queue of one address: the current turn, the number of requests in it, and the start of the next turn."""
+    """The queue of one address: the current turn, the number of requests in it, and the start of the next turn.
+
+    `end` removes a queue in which nobody is, when its pause is over.
+    """
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
     next_at: float = 0.0
+    end: asyncio.TimerHandle | None = None
 
 
 class LoginQueue:
@@ -47,6 +51,8 @@ class LoginQueue:
             await asyncio.sleep(_REFUSAL_SECONDS)
             raise logins_limited(_REFUSAL, 1)
         line.waiting += 1
+        if line.end is not None:
+            line.end.cancel()
         try:
             await self._wait(line)
             try:
@@ -57,7 +63,7 @@ class LoginQueue:
         finally:
             line.waiting -= 1
             if not line.waiting:
-                del self._lines[holder]
+                line.end = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._lines.pop, holder)
 
     async def _wait(self, line: _Line) -> None:
         try:

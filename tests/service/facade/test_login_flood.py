@@ -13,9 +13,11 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.client_addresses import limit_key
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.common.token_prefix import TOKEN_PREFIX
 from tests.service.facade.inner_failures import check_error, running_scripted
 from tests.service.facade.test_access_cache import Watched
 from tests.support.facade import RunningFacade, running_facade
+from tests.support.http import basic
 from tests.support.waiting import STEP_SECONDS, until
 
 FLOODED, OTHER = "198.51.100.40", "198.51.100.41"
@@ -72,8 +74,14 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A facade at which one bad credential of an address is one too few to be slowed."""
+def failed_logins() -> str:
+    """The limit of bad credentials, which a test may give another number."""
+    return "1/hour"
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path, failed_logins: str) -> AsyncIterator[Guarded]:
+    """A facade at which, by default, one bad credential of an address is one too few to be slowed."""
     async with running_scripted(tmp_path) as (scripted, at):
         watched = Watched(scripted)
         scripted.reply("ListLocks", locks.ListLocksResponse())
@@ -81,7 +89,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
             at,
             at,
             trusted_proxies="127.0.0.1",
-            failed_logins="1/hour",
+            failed_logins=failed_logins,
             failed_logins_queue=_QUEUE,
             failed_logins_wait_seconds=STEP_SECONDS,
             rpc_seconds=STEP_SECONDS,
@@ -113,6 +121,19 @@ async def test_a_revoked_token_counts_as_a_bad_one(guarded: Guarded, http: httpx
     check_error(answer, 401)
     assert answer.json()["message"] == "the token laptop was revoked"
     check_error(await guarded.ask(http, "revoked", FLOODED), 429)
+    check_error(await guarded.ask(http, "bad", FLOODED), 429)
+
+
+@pytest.mark.parametrize("failed_logins", ["8/hour"])
+@pytest.mark.parametrize("kind", ["bad", "undecided"])
+async def test_each_credential_of_a_request_counts(guarded: Guarded, http: httpx.AsyncClient, kind: str) -> None:
+    """A request may show four, and a user name that looks like a token is one more in each."""
+    guarded.goes_on.set()
+    shown = [basic(f"{TOKEN_PREFIX}{kind}-{n}", f"{kind}-{n}") for n in range(4)]
+    headers = [*(("Authorization", each) for each in shown), ("X-Forwarded-For", FLOODED)]
+    url = f"{guarded.facade.origin}/demo/assets/locks"
+    assert (await http.get(url, headers=headers)).status_code == (401 if kind == "bad" else 429)
+    assert guarded.asked == 8
     check_error(await guarded.ask(http, "bad", FLOODED), 429)
 
 

@@ -11,6 +11,7 @@ from services.facade.auth.login_queue import LoginQueue
 from services.facade.web.error_reasons import HttpReason
 from tests.support.loop import settled
 from tests.support.virtual_time import Clock, run_in_virtual_time
+from tests.support.waiting import until
 
 A, B = "192.0.2.1", "192.0.2.2"
 
@@ -31,7 +32,7 @@ async def test_one_address_has_one_turn_at_a_time() -> None:
 
     await asyncio.gather(*(work() for _ in range(8)))
     assert most == 1
-    assert queue._lines == {}
+    await until(lambda: not queue._lines, "the queues are forgotten")
 
 
 def test_a_long_line_takes_nobody_more() -> None:
@@ -61,8 +62,9 @@ def test_a_long_line_takes_nobody_more() -> None:
     assert run_in_virtual_time(ask) == pytest.approx([1.0, 5.0])
 
 
-def test_turns_of_an_address_are_few_a_second() -> None:
-    """A flood leaves time between its checks for those of other addresses."""
+@pytest.mark.parametrize("at_once", [True, False])
+def test_turns_of_an_address_are_few_a_second(*, at_once: bool) -> None:
+    """A flood leaves time between its checks for those of other addresses, be its requests at once or in turn."""
 
     async def ask(clock: Clock) -> list[float]:
         queue, began = LoginQueue(8, 60.0, clock=clock), []
@@ -71,7 +73,11 @@ def test_turns_of_an_address_are_few_a_second() -> None:
             async with queue.turn(A):
                 began.append(clock())
 
-        await asyncio.gather(*(work() for _ in range(8)))
+        if at_once:
+            await asyncio.gather(*(work() for _ in range(8)))
+        else:
+            for _ in range(8):
+                await work()
         return began
 
     began = run_in_virtual_time(ask)
