@@ -36,6 +36,7 @@ _ENTRY_BYTES = 512
 _BASIC = "basic"
 _SHA_256 = "sha256"
 _FORGETTING = (401, 403, 404)
+_FIELDS = {"operation", "transfers", "ref", "objects", "hash_algo"}
 _AWAY = {"code": 503, "message": "the server behind this cache does not answer, and the cache does not have the object"}
 
 
@@ -45,11 +46,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Asked:
-    """The part of a batch request that the cache understands; `objects` are oids and sizes."""
+    """The part of a batch request that the cache understands; `objects` are oids and sizes.
+
+    A batch that `is_plain` asks for objects and has nothing else, so that it means nothing else to the upstream.
+    """
 
     is_download: bool
     ref: str
     objects: Sequence[tuple[str, int]]
+    is_plain: bool
 
 
 async def answer(request: Request, address: Address, context: CacheContext) -> Response:
@@ -98,17 +103,31 @@ async def answer(request: Request, address: Address, context: CacheContext) -> R
             # A client shows its credentials only where it is asked for them.
             raise Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed") from None
         raise
-    is_download = asked is not None and asked.is_download
-    # All strangers of a repository are one caller, of whom one that may not upload ends nothing for the others.
-    if answered.status_code in _FORGETTING and (is_download or authorization):
+    if _ends_rights(answered.status_code, asked, is_stranger=not authorization):
         context.rights.forget(caller.key)
-    if replaced is not None and is_download:
+    if replaced is not None and asked is not None and asked.is_download:
         # Whoever invents queries would be as many callers; git-lfs sends none.
         if not query:
             context.rights.note(caller, replaced.allowed)
-        for oid in replaced.refused:
+        refused = set(replaced.refused).difference(replaced.allowed)
+        if not authorization:
+            # What a stranger asks for by another size than its own is refused to that one alone.
+            refused &= {oid for oid, size in asked.objects if context.objects.has(oid, size)}
+        for oid in refused:
             context.rights.forget(caller.key, oid)
     return answered
+
+
+def _ends_rights(status: int, asked: Asked | None, *, is_stranger: bool) -> bool:
+    """Return whether a batch is refused so that its caller has no rights any more.
+
+    All strangers of a repository are one caller, of whom one with an odd request ends nothing for the others: only the
+    plain download for which all of them need credentials does.
+    """
+    if not is_stranger:
+        return status in _FORGETTING
+    is_usual = asked is not None and asked.is_download and asked.is_plain
+    return status == httpx.codes.UNAUTHORIZED and is_usual
 
 
 class _Known:
@@ -236,8 +255,16 @@ def _understood(body: bytes, max_objects: int) -> tuple[Asked | None, bytes]:
     ]
     if not isinstance(entries, list) or len(objects) != len(entries) or not isinstance(ref_name or "", str):
         return None, body
-    narrowed = to_json({**asked, "transfers": [_BASIC]}) if transfers != [_BASIC] else body
-    return Asked(operation == "download", ref_name or "", objects), narrowed
+    is_plain = (
+        bool(objects)
+        and asked.keys() <= _FIELDS
+        and isinstance(ref, dict)
+        and ref.keys() <= {"name"}
+        and all(entry.keys() == {"oid", "size"} for entry in entries)
+    )
+    # As it was understood: of a field that is there twice, the upstream may take the other one.
+    narrowed = to_json({**asked, "transfers": [_BASIC]})
+    return Asked(operation == "download", ref_name or "", objects, is_plain), narrowed
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ _IDLE_SECONDS = 4.0
 
 # The request itself cannot be sent, which tells nothing of the upstream.
 _NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+_NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 
 _log = get_logger(__name__)
 
@@ -86,7 +87,11 @@ class Upstream:
 
     @property
     def is_away(self) -> bool:
-        """True after a request that the upstream has not answered, until it answers one, or for half a minute."""
+        """True after a request that the upstream has not answered, until it answers one, or for half a minute.
+
+        An answer in JSON that it is unavailable is its own, perhaps to something odd, and says nothing of other
+        requests; neither does an upload, or the rest of an answer, that breaks off.
+        """
         return time.monotonic() < self._failed_at + _AWAY_SECONDS
 
     def url(self, path: str, query: bytes = b"") -> httpx.URL:
@@ -133,6 +138,7 @@ class Upstream:
         (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or another host than the upstream is
         at an address to which that may not lead; and the errors of `content`.
         """
+        is_answered = False
         told = httpx.Headers(list(headers))
         told.setdefault("Accept-Encoding", "identity")
         told.setdefault("User-Agent", f"towpath/{version('towpath')}")
@@ -147,8 +153,9 @@ class Upstream:
                 timeout=self._timeout(seconds),
                 extensions={"trace": self._destinations.check(url.host)},
             ) as response:
+                is_answered = True
                 if response.status_code in AWAY_STATUSES:
-                    self._failed(url, f"status {response.status_code}", trips=is_own)
+                    self._failed(url, f"status {response.status_code}", trips=is_own and not _is_json(response))
                     raise UpstreamAway(response.headers.get("retry-after", "")[:_MAX_RETRY_CHARACTERS])
                 if is_own:
                     self._failed_at = -math.inf
@@ -158,7 +165,9 @@ class Upstream:
         except LedAstrayError as error:
             raise _invalid(str(error)) from error
         except httpx.TransportError as error:
-            self._failed(url, type(error).__name__, trips=is_own)
+            # What breaks off may be due to one client, who sends or reads slowly, or what is not taken.
+            is_common = isinstance(error, _NOT_CONNECTED) or not (is_answered or isinstance(content, AsyncIterable))
+            self._failed(url, type(error).__name__, trips=is_own and is_common)
             raise UpstreamAway from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _invalid(type(error).__name__) from error
@@ -186,6 +195,12 @@ def readable(response: httpx.Response) -> AsyncIterator[bytes]:
 def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """Return headers as they go over the wire."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _is_json(response: httpx.Response) -> bool:
+    """Return whether a program has written an answer: the pages of proxies are HTML or plain text."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower().endswith("json")
 
 
 def _invalid(problem: str) -> ServiceError:

@@ -14,7 +14,15 @@ from typing import Any, TypeVar
 from towpath.access.v1 import access_service_pb2
 
 from services.common.client_addresses import limit_key
-from services.common.errors import NotFound, PermissionDenied, Reason, ResourceExhausted, Unauthenticated, Unavailable
+from services.common.errors import (
+    NotFound,
+    PermissionDenied,
+    Reason,
+    ResourceExhausted,
+    ServiceError,
+    Unauthenticated,
+    Unavailable,
+)
 from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
@@ -105,7 +113,7 @@ class Authorizer:
         return await self._caller(shown, address, repository, aside)
 
     async def _caller(self, shown: Sequence[str], address: str, repository: str, aside: Aside) -> Caller:
-        """Return the caller with the first token that is valid; each look-up has a turn, and counts if it is in vain."""
+        """Return the caller with the first token that is valid; each look-up has a turn, and counts if in vain."""
         unseen: NotFound | None = None
         undecided: ServiceError | None = None
         bad: ServiceError | None = None

@@ -1,13 +1,16 @@
 """The upstream away: downloads of kept objects go on for those whose right is remembered, all else waits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from services.cache.settings import CacheSettings
+from services.cache.upstream import Upstream, UpstreamAway
 from tests.service.cache.conftest import Caller, Callers, Office
 from tests.support.cache import running_cache
 from tests.support.http import MEDIA_TYPE, content, oid_of
@@ -144,27 +147,83 @@ async def test_a_refusal_is_remembered_at_once(upstream: ScriptedUpstream, calle
 
 
 async def test_strangers_of_a_public_repository(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
-    """One who is refused an upload ends no right of the others, and none of them has that of a query."""
+    """One who is refused something odd ends no right of the others, and none of them has that of a query."""
     oid = upstream.add(b"bytes")
     upstream.readers = {""}
     headers = {"Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
-    async with running_cache(tmp_path, upstream.origin) as cache:
+    plain = {"operation": "download", "objects": [{"oid": oid, "size": 5}]}
+    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
         http = callers(cache).http
 
-        async def ask(operation: str, query: str = "") -> httpx.Response:
-            body = {"operation": operation, "objects": [{"oid": oid, "size": 5}]}
-            return await http.post(f"{cache.origin}/far/film/objects/batch{query}", json=body, headers=headers)
+        async def ask(body: object, query: str = "") -> int:
+            url = f"{cache.origin}/far/film/objects/batch{query}"
+            return (await http.post(url, json=body, headers=headers)).status_code
 
-        action = (await ask("download")).json()["objects"][0]["actions"]["download"]
+        async def is_remembered() -> bool:
+            """Tell whether strangers have a right while the upstream is away."""
+            before, upstream.answers = upstream.answers, {"/objects/batch": (502, {}, b"")}
+            status = await ask(plain)
+            upstream.answers = before
+            # So that it is asked again at once.
+            await http.get(f"{cache.origin}/far/film/locks")
+            return status == 200
+
+        answer = await http.post(f"{cache.origin}/far/film/objects/batch", json=plain, headers=headers)
+        action = answer.json()["objects"][0]["actions"]["download"]
         assert (await http.get(action["href"], headers=action["header"])).content == b"bytes"
+        await until(lambda: cache.kept == {oid}, "it is kept")
         upstream.readers.clear()
-        upstream.answers = {"?private_token=x": (401, {}, b"")}
-        for operation, query, status in (
-            ("download", "?private_token=x", 401),
-            ("upload", "", 401),
-            ("download", "", 200),
+        for odd in (
+            {**plain, "operation": "upload"},
+            {**plain, "Operation": "upload"},
+            {**plain, "objects": [{"oid": oid, "size": 5, "Oid": oid_of(b"")}]},
+            {**plain, "objects": []},
         ):
-            assert (await ask(operation, query)).status_code == status, (operation, query)
+            assert (await ask(odd), await is_remembered()) == (401, True), odd
+        upstream.answers = {"?private_token=x": (401, {}, b"")}
+        assert (await ask(plain, "?private_token=x"), await is_remembered()) == (401, True)
+        for status in (403, 404):
+            upstream.answers = {"/objects/batch": (status, {}, b"")}
+            assert (await ask(plain), await is_remembered()) == (status, True)
+        entry = {"oid": oid, "size": 4, "error": {"code": 422, "message": "size: the object has 5 bytes"}}
+        said = json.dumps({"objects": [entry]}).encode()
+        upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, said)}
+        assert (await ask({**plain, "objects": [{"oid": oid, "size": 4}]}), await is_remembered()) == (200, True)
+        upstream.answers = {}
+        assert (await ask(plain), await is_remembered()) == (401, False)
+
+
+async def test_what_one_client_may_cause(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    """What the upstream itself says, and an upload or a download that breaks off, make it not away for all."""
+    data = content("broken off", 100_000)
+    upstream.add(data)
+    told = json.dumps({"message": "too much"}).encode()
+    upstream.answers = {"/own": (503, {"Content-Type": f"{MEDIA_TYPE}; charset=utf-8"}, told), "/proxy": (503, {}, b"")}
+    breaking = await asyncio.start_server(lambda _reader, writer: writer.transport.abort(), "127.0.0.1", 0)
+    port = breaking.sockets[0].getsockname()[1]
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield data
+
+    async def is_away_after(origin: str, method: str, path: str, body: bytes | AsyncIterator[bytes] | None) -> bool:
+        values = {"cache_upstream": origin, "cache_directory": tmp_path}
+        async with Upstream.open(CacheSettings.model_validate(values)) as tried:
+            try:
+                async with tried.request(method, tried.url(path), [], body) as response:
+                    await response.aread()
+            except UpstreamAway:
+                return tried.is_away
+        raise AssertionError("it is there")
+
+    async with breaking:
+        other = f"http://127.0.0.1:{port}"
+        assert not await is_away_after(upstream.origin, "POST", "/own", b"{}")
+        assert await is_away_after(upstream.origin, "POST", "/proxy", b"{}")
+        upstream.cuts = [50_000]
+        assert not await is_away_after(upstream.origin, "GET", f"/store/{oid_of(data)}", None)
+        assert not await is_away_after(other, "PUT", "/store/x", sent())
+        assert await is_away_after(other, "POST", "/locks", b"{}")
+    assert await is_away_after(other, "PUT", "/store/x", sent()), "nobody listens any more"
 
 
 async def test_a_store_that_is_away_takes_nothing_else_along(
