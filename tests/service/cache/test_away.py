@@ -194,7 +194,7 @@ async def test_strangers_of_a_public_repository(upstream: ScriptedUpstream, call
 
 
 async def test_what_one_client_may_cause(upstream: ScriptedUpstream, tmp_path: Path) -> None:
-    """What the upstream itself says, and an upload or a download that breaks off, make it not away for all."""
+    """The upstream is not away for all after its own answer, nor after an upload or a download that breaks off."""
     data = content("broken off", 100_000)
     upstream.add(data)
     told = json.dumps({"message": "too much"}).encode()

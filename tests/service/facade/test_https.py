@@ -156,7 +156,7 @@ async def test_a_handshake_is_bounded(secure: RunningFacade, monkeypatch: pytest
 
 
 async def test_a_stop_waits_for_no_handshake(inner: Inner, files: CertificateFiles) -> None:
-    """Who has begun none is no request that runs."""
+    """A connection that has begun none is no request that runs."""
     async with inner.running_facade(drain_seconds=LONG_SECONDS, **files.settings) as facade, raw.connected(facade):
         facade.stop.set()
         await asyncio.wait_for(facade.served, STEP_SECONDS)

@@ -173,7 +173,7 @@ async def test_what_is_never_confirmed_is_bounded(
 async def test_unconfirmed_uploads_are_counted(
     seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing has a quota, too; a confirmation makes room for another."""
+    """Their number is bounded without a quota too, and a confirmation makes room for another."""
     monkeypatch.setattr(client_uploads, "MAX_UNCONFIRMED", 2)
     async with direct_storage(seaweedfs, database_url, tmp_path) as direct:
         await direct.wait_signing(pb.INTENT_WRITE)

@@ -68,7 +68,7 @@ def test_each_gets_its_own() -> None:
 
 
 def test_a_service_gets_no_variable_that_it_does_not_read() -> None:
-    """What whoever takes over a service finds in its environment is its own; only storage has keys of the bucket."""
+    """Whoever takes over a service finds no secret of another there; only storage has keys of the bucket."""
     settings: dict[str, type[Settings]] = {
         "storage": StorageSettings,
         "locks": LocksSettings,
