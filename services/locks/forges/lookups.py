@@ -29,7 +29,7 @@ _MAX_OF_ADDRESS = 2
 _ADDRESS_SHARE, _ADDRESS_BURST = 1 / 8, 1 / 3
 _MAX_REMEMBERED = 10_000
 _MAX_RETRY_SECONDS = 300
-_WAY_SECONDS = 1.0
+_WAY_SECONDS = 5.0
 # The time for the wait and the look-up, within which a facade still waits for the answer.
 _MAX_SECONDS = 10.0
 
@@ -132,10 +132,12 @@ class ForgeLookups:
             raise self._pause_after(error, forge, key, is_known=is_known) from error
         if report.role is Role.READ and lowest is not Role.READ:
             report = replace(report, role=None)
-        # A role is remembered for requests on their way, which have found no token yet; it is in the database then.
-        granted_seconds = min(_WAY_SECONDS, self._settings.forge_granted_seconds / 4)
-        kept = self._settings.forge_refused_seconds if report.role is None else granted_seconds
-        self._remember(key, report, report.asked_at + kept)
+        if report.role is None:
+            until = report.asked_at + self._settings.forge_refused_seconds
+        else:
+            # For requests on their way, which have found no token yet; it is in the database now, and far from its end.
+            until = min(time.monotonic() + _WAY_SECONDS, report.asked_at + self._settings.forge_granted_seconds / 4)
+        self._remember(key, report, until)
         _count(forge, "granted" if report.role is not None else "refused")
         return report
 
