@@ -135,8 +135,8 @@ class Upstream:
         The upstream may be silent for `seconds`, by default those of the settings.
 
         Raises `UpstreamAway` where there is no answer, where it ends early, or where a proxy says so; `ServiceError`
-        (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or another host than the upstream is
-        at an address to which that may not lead; and the errors of `content`.
+        (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or the host is at an address to which
+        the upstream may not lead; and the errors of `content`.
         """
         is_answered = False
         told = httpx.Headers(list(headers))
@@ -165,7 +165,7 @@ class Upstream:
         except LedAstrayError as error:
             raise _invalid(str(error)) from error
         except httpx.TransportError as error:
-            # What breaks off may be due to one client, who sends or reads slowly, or what is not taken.
+            # One client may cause it: it sends or reads slowly, or sends what is not taken.
             is_common = isinstance(error, _NOT_CONNECTED) or not (is_answered or isinstance(content, AsyncIterable))
             self._failed(url, type(error).__name__, trips=is_own and is_common)
             raise UpstreamAway from error

@@ -16,7 +16,7 @@ def is_ref(name: str) -> bool:
 
 
 def kept_ref(name: str) -> str:
-    """Return the ref that a row keeps of a client's: empty for one that git does not accept, which nobody may write."""
+    """Return what a row keeps of the ref that a client names: nothing where git does not accept it as a ref."""
     return name if is_ref(name) else ""
 
 

@@ -23,7 +23,7 @@ DEFAULT_SPACE = ""
 """The lock space of the refs that no rule of a repository names."""
 
 _CALL_SECONDS = 10.0
-# Those of a call, of which the service takes a megabyte.
+# The bounds of one call.
 _MAX_REFS, _MAX_REFS_BYTES = 1_000, 1024**2
 # Enough to show the first of them, whatever the number of locks.
 _MAX_KEPT = 1_000

@@ -92,7 +92,7 @@ def _answer(url: str, fields: Mapping[str, str] | None) -> bytes:
     except urllib.error.URLError as error:
         raise WebError(f"{url}: {error.reason}") from error
     except (OSError, HTTPException, ValueError) as error:
-        # ValueError is that of a port that is none, or of characters that no URL has.
+        # ValueError: the port is no number, or the URL has characters that HTTP cannot send.
         raise WebError(f"{url}: {error}") from error
 
 

@@ -1,10 +1,10 @@
 """The variables of `towpath up` that a service gets: those of its settings, and those that its libraries read.
 
-The names of the settings come from the source of their classes: the services are not imported here, as that is slow.
+The names of the settings come from the source of their classes, because no command imports a service.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,28 +26,23 @@ _MORE = {"storage": (*_OF_POSTGRES, *_OF_STORES), "locks": _OF_POSTGRES}
 
 def for_service(inherited: Mapping[str, str], service: str, settings: str) -> dict[str, str]:
     """Return those of the operator's variables that a service reads which has the class `settings` of its settings."""
-    names = _NAMES | {f"TOWPATH_{field.upper()}" for field in fields(f"services.{service}.settings", settings)}
+    names = _NAMES | {f"TOWPATH_{field.upper()}" for field in _fields(f"services.{service}.settings", settings)}
     prefixes = (*_PREFIXES, *_MORE.get(service, ()))
     # Settings are read in lower case as well, and so are the names of proxies.
     return {name: value for name, value in inherited.items() if name.upper() in names or name.startswith(prefixes)}
 
 
 @cache
-def fields(module: str, name: str) -> frozenset[str]:
-    """Return the fields of a class of settings, those of its bases in `services` included."""
-    return frozenset(_fields(module, name))
-
-
-def _fields(module: str, name: str) -> Iterator[str]:
+def _fields(module: str, name: str) -> frozenset[str]:
+    """Return the fields of a class of settings, with those of its bases in `services`."""
     classes, imported = _parsed(module)
     if name in classes:
-        for statement in classes[name].body:
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                yield statement.target.id
-        for base in classes[name].bases:
-            yield from _fields(module, ast.unparse(base))
-    elif imported.get(name, "").startswith("services."):
-        yield from _fields(imported[name], name)
+        body, bases = classes[name].body, classes[name].bases
+        own = (each.target for each in body if isinstance(each, ast.AnnAssign))
+        names = frozenset(target.id for target in own if isinstance(target, ast.Name))
+        return names.union(*(_fields(module, ast.unparse(base)) for base in bases))
+    source = imported.get(name, "")
+    return _fields(source, name) if source.startswith("services.") else frozenset()
 
 
 @cache

@@ -45,7 +45,7 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = 
 
 
 def service_of(method: str) -> str:
-    """Return the full name of the service in the path of a call; empty for a path that is none of a method."""
+    """Return the full name of the service in the path of a call; empty where the path names no method."""
     return method[1:].rpartition("/")[0] if method.startswith("/") else ""
 
 

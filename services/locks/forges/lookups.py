@@ -29,7 +29,7 @@ _MAX_OF_ADDRESS = 2
 _ADDRESS_SHARE, _ADDRESS_BURST = 1 / 8, 1 / 3
 _MAX_REMEMBERED = 10_000
 _MAX_RETRY_SECONDS = 300
-_WAY_SECONDS = 5.0
+_FLIGHT_SECONDS = 5.0
 # The time for the wait and the look-up, within which a facade still waits for the answer.
 _MAX_SECONDS = 10.0
 
@@ -135,8 +135,8 @@ class ForgeLookups:
         if report.role is None:
             until = report.asked_at + self._settings.forge_refused_seconds
         else:
-            # For requests on their way, which have found no token yet; it is in the database now, and far from its end.
-            until = min(time.monotonic() + _WAY_SECONDS, report.asked_at + self._settings.forge_granted_seconds / 4)
+            # For requests in flight, which found no token: it is in the database from now on, and far from its end.
+            until = min(time.monotonic() + _FLIGHT_SECONDS, report.asked_at + self._settings.forge_granted_seconds / 4)
         self._remember(key, report, until)
         _count(forge, "granted" if report.role is not None else "refused")
         return report

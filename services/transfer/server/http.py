@@ -56,7 +56,6 @@ class Http:
 
     def __init__(self, credentials: GitCredentials, *, server: str, max_connections: int) -> None:
         self._credentials = credentials
-        self._server = origin_of(server)
         self._destinations = Destinations(httpx.URL(server).host)
         self._known: dict[str, Credential] = {}
         self._asking = asyncio.Lock()
