@@ -105,7 +105,12 @@ def server() -> Iterator[Server]:
         (_EXCHANGE, {"expires_in": -1}, "expires_in: expected 1 to"),
     ],
 )
-def test_an_odd_answer_is_an_error_with_a_reason(server: Server, path: str, change: Any, reason: str) -> None:  # noqa: ANN401 - any JSON
+def test_an_odd_answer_is_an_error_with_a_reason(
+    server: Server,
+    path: str,
+    change: Any,  # noqa: ANN401 - any JSON
+    reason: str,
+) -> None:
     """No traceback, and nothing that a later command stumbles over."""
     server.answers[path] = {**server.answers[path], **change} if isinstance(change, dict) else change
     with pytest.raises(WebError, match=reason) as caught:

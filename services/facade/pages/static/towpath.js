@@ -8,7 +8,7 @@ function watch(status) {
   let waiting = 0;
 
   // A form that is open stays: the list waits until it is closed.
-  function isHeld(list) {
+  function waitsForForm(list) {
     const form = list.querySelector("details[open]");
     if (!form) return false;
     status.textContent = "The list has changed. It is shown once the form is closed.";
@@ -18,13 +18,13 @@ function watch(status) {
 
   function refresh() {
     const list = document.querySelector(status.dataset.list);
-    if (isHeld(list)) return;
+    if (waitsForForm(list)) return;
     status.textContent = "";
     htmx.trigger(list, "changed");
   }
 
   document.addEventListener("htmx:beforeSwap", (event) => {
-    if (event.detail.target.matches(status.dataset.list) && isHeld(event.detail.target)) event.detail.shouldSwap = false;
+    if (event.detail.target.matches(status.dataset.list) && waitsForForm(event.detail.target)) event.detail.shouldSwap = false;
   });
 
   function changed() {
