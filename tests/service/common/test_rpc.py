@@ -340,13 +340,15 @@ async def test_health_follows_the_service(tmp_path: Path) -> None:
 
 
 async def test_reflection_names_the_service(tmp_path: Path) -> None:
-    """A caller without the .proto files can ask what there is."""
-    async with running(tmp_path) as (_, _, peer, _):
+    """A caller without the .proto files can ask what there is, if it may call: only health needs no secret."""
+    async with running(tmp_path, secret=SECRET, shown=SECRET) as (_, _, peer, _):
         make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its types know only blocking channels
         stub = make_stub(peer.channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        async for answer in stub.ServerReflectionInfo(iter([request])):
+        async for answer in stub.ServerReflectionInfo(iter([request]), metadata=peer.metadata()):
             names = [service.name for service in answer.list_services_response.service]
+        with pytest.raises(grpc.aio.AioRpcError, match="UNAUTHENTICATED"):
+            await stub.ServerReflectionInfo(iter([request]), timeout=STEP_SECONDS).read()
     assert SERVICE in names
 
 

@@ -7,7 +7,6 @@ import grpc
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from services.common.errors import Unauthenticated, Unavailable
 from services.common.rpc.client import Health
@@ -80,20 +79,6 @@ async def test_a_unix_socket_speaks_no_tls(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/s.sock"
     async with serving(address, tls=tls), calling(address, tls=tls) as caller, calling(address) as plain:
         assert await caller.ask() == await plain.ask() == "only"
-
-
-async def test_reflection_needs_the_secret() -> None:
-    """Health is all that answers without it: what there is to call is told to those who may call."""
-    async with serving("127.0.0.1:0") as (_, server), grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its types know only blocking channels
-        call = make_stub(channel).ServerReflectionInfo(
-            iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=STEP_SECONDS
-        )
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call.read()
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        health: Any = health_pb2_grpc.HealthStub(channel)  # its types do not tell its methods
-        await health.Check(health_pb2.HealthCheckRequest(), timeout=STEP_SECONDS)
 
 
 async def test_a_stranger_who_sends_nothing_is_refused_too() -> None:

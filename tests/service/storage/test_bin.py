@@ -92,14 +92,18 @@ async def test_a_purge_names_who_needs_the_bytes(storage: RunningStorage) -> Non
 
 @pytest.mark.shared_storage
 async def test_only_the_removed_are_purged_and_restored(storage: RunningStorage, repository_id: int) -> None:
-    """A held object and one that never was are NOT_FOUND, and stay as they are."""
-    held = await storage.write(repository_id, b"held")
-    for oid in (held, oid_of(b"never")):
-        calls: list[Awaitable[object]] = [storage.purge(repository_id, oid), storage.restore(repository_id, oid)]
-        for call in calls:
-            error = await failure(call)
-            assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
+    """A held object, one of another repository and one that never was are NOT_FOUND, and stay as they are."""
+    held, theirs = await storage.write(repository_id, b"held"), await storage.write(1, b"theirs")
+    never = oid_of(b"never")
+    calls: list[Awaitable[object]] = [storage.delete(repository_id, oid) for oid in (theirs, never)]
+    for oid in (held, theirs, never):
+        calls.append(storage.purge(repository_id, oid))
+        calls += [storage.restore(repository_id, oid, bytes_required=required) for required in (True, False)]
+    for call in calls:
+        error = await failure(call)
+        assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
     assert await storage.read(repository_id, held) == b"held"
+    assert await storage.read(1, theirs) == b"theirs"
 
 
 async def test_the_time_in_the_bin_ends(database_url: SecretStr, tmp_path: Path) -> None:
@@ -140,18 +144,6 @@ async def test_bytes_that_an_earlier_version_let_go(storage: RunningStorage, sql
     await sql("DELETE FROM storage.contents")
     assert (await failure(storage.restore(1, oid))).reason == "OBJECT_PURGED"
     assert await storage.statuses(1, oid) == [REMOVED]
-
-
-async def test_usage_tells_of_the_bin(storage: RunningStorage) -> None:
-    """An object in the bin is none of those that the repository holds, and is counted apart."""
-    await storage.write(1, b"held")
-    for data in (b"removed", b"purged"):
-        await storage.delete(1, await storage.write(1, data))
-    await storage.purge(1, oid_of(b"purged"))
-    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-    one = usage.repositories[0]
-    assert (one.object_count, one.object_bytes, one.removed_count) == (1, 4, 2)
-    assert (one.bin_count, one.bin_bytes) == (1, 7)
 
 
 async def test_removals_restores_and_purges_at_once(storage: RunningStorage) -> None:

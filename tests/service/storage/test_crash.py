@@ -88,6 +88,7 @@ async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: 
     await fails(call)
     await process.start()
     await until_answer([PRESENT], lambda: client.statuses(1, oid))
+    assert client.segments() == []
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
     assert await client.read(1, oid) == b"data"
 

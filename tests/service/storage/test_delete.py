@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, StorageClient, failure, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
-PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+MISSING, REMOVED = pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+WAITING = "SELECT count(*), count(*) FILTER (WHERE due_at > now() + interval '30 minutes') FROM storage.discards"
+"""How many names wait to be discarded, and how many of them for long."""
 
 
 @pytest.fixture
@@ -26,14 +29,6 @@ async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
     """A storage service on a disk, empty, that keeps nothing in bins."""
     async with running_storage(database_url, tmp_path, storage_bin_days=0) as running:
         yield running
-
-
-async def nothing_due_within_a_minute(sql: Sql, *, count: int) -> bool:
-    """Tell whether so many names wait to be discarded, and all of them later."""
-    waiting = await sql(
-        "SELECT count(*), count(*) FILTER (WHERE due_at > now() + interval '1 minute') FROM storage.discards"
-    )
-    return waiting == f"{count}|{count}"
 
 
 async def delete_repository(storage: StorageClient, repository_id: int) -> int:
@@ -58,43 +53,6 @@ async def test_repeated_removal_changes_nothing(storage: RunningStorage) -> None
     oid = await storage.write(1, b"data")
     first = await storage.delete(1, oid, reason="first")
     assert await storage.delete(1, oid, reason="second") == first
-
-
-async def test_bytes_stay_while_another_repository_holds_them(storage: RunningStorage) -> None:
-    """Bytes go with the last repository that holds them."""
-    oid = await storage.write(1, b"data")
-    await storage.write(2, b"data")
-    await storage.delete(1, oid)
-    assert await storage.statuses(2, oid) == [PRESENT]
-    assert await storage.read(2, oid) == b"data"
-    await storage.delete(2, oid)
-    await until(lambda: storage.files() == [])
-
-
-async def test_restore(storage: RunningStorage) -> None:
-    """Restoring takes the tombstone away: the object is missing and may be written again."""
-    oid = await storage.write(1, b"data")
-    await storage.write(2, b"data")
-    await storage.delete(1, oid)
-    await storage.restore(1, oid, bytes_required=False)
-    assert await storage.statuses(1, oid) == [MISSING]
-    await storage.write(1, b"data")
-    assert await storage.statuses(1, oid) == [PRESENT]
-
-
-async def test_what_is_not_there(storage: RunningStorage) -> None:
-    """Removing what the repository never held, and restoring what was not removed, is NOT_FOUND."""
-    oid = await storage.write(2, b"data")
-    held = await storage.write(1, b"held")
-    for call in (
-        storage.delete(1, oid),
-        storage.restore(1, oid, bytes_required=False),
-        storage.restore(1, held, bytes_required=False),
-    ):
-        error = await failure(call)
-        assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
-    assert await storage.statuses(1, held) == [PRESENT]
-    assert await storage.statuses(2, oid) == [PRESENT]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +88,14 @@ async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, s
     stuck, *_ = [await storage.write(1, os.urandom(100)) for _ in range(40)]
     path = storage.path(stuck)
     path.unlink()
-    path.mkdir()
+    (path / "within").mkdir(parents=True)
     assert await delete_repository(storage, 1) == 40
     await until(lambda: storage.files() == [])
-    await until(lambda: nothing_due_within_a_minute(sql, count=1))
-    path.rmdir()
+    await until_answer("1|1", lambda: sql(WAITING))
+    shutil.rmtree(path)
     await sql("UPDATE storage.discards SET due_at = now()")
     await delete_repository(storage, 1)  # which wakes the sweep
-    await until(lambda: nothing_due_within_a_minute(sql, count=0))
+    await until_answer("0|0", lambda: sql(WAITING))
 
 
 async def test_nothing_is_written_into_a_deleted_repository(storage: RunningStorage) -> None:

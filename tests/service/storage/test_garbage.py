@@ -19,7 +19,7 @@ from services.storage.index import collections
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.garbage import answer_to, collect, digest_of, header, refused, retained
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.storage import RunningStorage, failure, running_storage
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
@@ -103,28 +103,23 @@ async def test_other_repositories_are_left_alone(storage: RunningStorage) -> Non
 
 
 @pytest.mark.shared_storage
-@pytest.mark.parametrize(("grace", "ago"), [(60, 0), (0, 60), (60, 1)])
+@pytest.mark.parametrize(
+    ("grace", "ago", "ages"), [(60, 0, (0, 61)), (0, 60, (0, 61)), (60, 1, (0, 61)), (60, 60, (110, 121))]
+)
 async def test_what_is_new_is_spared(
-    storage: RunningStorage, repository_id: int, sql: Sql, grace: int, ago: int
+    storage: RunningStorage, repository_id: int, sql: Sql, grace: int, ago: int, ages: tuple[int, int]
 ) -> None:
-    """An object that came within the time of grace, or since the listing began, is not removed."""
+    """An object that came since the listing began, or within the time of grace before it, is not removed.
+
+    A push that was announced before the listing may change its ref after it.
+    """
     new, old = await storage.write(repository_id, b"new"), await storage.write(repository_id, b"old")
-    age = "UPDATE storage.objects SET created_at = now() - interval '61 seconds' WHERE oid = "
-    await sql(f"{age}'{old}'")
+    age = "UPDATE storage.objects SET created_at = now() - interval "
+    for oid, seconds in zip((new, old), ages, strict=True):
+        await sql(f"{age}'{seconds} s' WHERE oid = '{oid}'")
     found = await collect(storage, [NOBODY], apply=True, grace=grace, ago=ago, repository_id=repository_id)
     assert (found.summary.garbage_count, found.summary.grace_count) == (1, 1)
     assert await storage.statuses(repository_id, new, old) == [PRESENT, REMOVED]
-
-
-@pytest.mark.shared_storage
-async def test_the_grace_is_that_before_the_listing(storage: RunningStorage, repository_id: int, sql: Sql) -> None:
-    """A push that was announced before the listing may change its ref after it: the grace counts from the listing."""
-    under_way, ended = await storage.write(repository_id, b"under way"), await storage.write(repository_id, b"ended")
-    age = "UPDATE storage.objects SET created_at = now() - interval "
-    for oid, seconds in ((under_way, 110), (ended, 121)):
-        await sql(f"{age}'{seconds} s' WHERE oid = '{oid}'")
-    await collect(storage, [NOBODY], apply=True, grace=60, ago=60, repository_id=repository_id)
-    assert await storage.statuses(repository_id, under_way, ended) == [PRESENT, REMOVED]
 
 
 async def test_what_was_announced_is_spared(storage: RunningStorage, sql: Sql) -> None:
@@ -505,11 +500,3 @@ async def test_only_administration_collects(database_url: SecretStr, tmp_path: P
         asked = [header(1), *retained([NOBODY])]
         error = await refused(answer_to(storage.address, asked, secret=SecretStr("between-the-services")))
         assert error.status.name == "UNAUTHENTICATED"
-
-
-async def test_the_oid_of_a_lost_upload(storage: RunningStorage) -> None:
-    """The list may name objects that the repository never held; an upload of one is not touched by it."""
-    found = await collect(storage, [oid_of(b"never")], apply=True)
-    assert (found.summary.retained_count, found.summary.retained_held_count) == (1, 0)
-    await storage.write(1, b"never")
-    assert (await collect(storage, [oid_of(b"never")], apply=True)).result == pb.CollectionResult()

@@ -29,35 +29,6 @@ async def announced(storage: StorageClient, oids: list[str]) -> set[str]:
     return {oid for oid, answer in zip(oids, answers, strict=True) if answer.status == PRESENT}
 
 
-async def test_announcements_amid_collections(storage: RunningStorage, sql: Sql) -> None:
-    """An object that a client was told to be held is held afterwards, whichever came first."""
-    oids = [await storage.write(1, bytes([number])) for number in range(100)]
-    chance = random.Random(4)  # noqa: S311 - no secret
-    outcomes: set[bool] = set()
-
-    async def some() -> set[str]:
-        await asyncio.sleep(chance.random() / 20)
-        asked = chance.sample(oids, 50)
-        return await announced(storage, asked)
-
-    for _ in range(15):
-        await sql(AGED)
-        collection = asyncio.ensure_future(collect(storage, [NOBODY], apply=True))
-        promised = await asyncio.gather(*(some() for _ in range(6)))
-        collected = await collection
-        held = set.union(*promised)
-        statuses = dict(zip(oids, await storage.statuses(1, *oids), strict=True))
-        assert {statuses[oid] for oid in held} == {PRESENT}
-        assert all(len(asked) == 50 for asked in promised)
-        assert collected.result is not None
-        outcomes.add(collected.result.removed_count > 0)
-    # Otherwise nothing has raced.
-    assert True in outcomes
-    for oid in oids:
-        await announced(storage, [oid])
-        assert await storage.read(1, oid)
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_uploads_amid_collections(storage: RunningStorage, sql: Sql, streamed: bool) -> None:
     """An object that was acknowledged during a collection is held after it, whatever it was before."""

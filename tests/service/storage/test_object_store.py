@@ -3,13 +3,11 @@
 import asyncio
 import os
 import secrets
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from services.common.errors import InvalidArgument, Unavailable
-from services.storage.backends.base import BytesMissing
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.keys import key_of
 from services.storage.backends.object_store.opening import open_object_store
@@ -85,47 +83,42 @@ async def test_one_open_object_is_read_more_than_once(seaweedfs_backend: Backend
     assert (first, second) == (data, data[PART_BYTES : PART_BYTES + 100])
 
 
-async def test_upload_that_fails_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
-    """An upload whose parts have arrived leaves neither object nor multipart upload when its sender fails."""
-    backend, prefix = s3
-    name = new_name(oid_of(b"any"))
-    key = key_of(prefix, name)
-    with suppress(GivenUp):
-        async with backend.create(name, 100 * MEBIBYTE) as upload:
-            for _ in range(17):
-                await upload.write(os.urandom(MEBIBYTE))
-            assert len(await uploads_under(seaweedfs, key)) == 1
-            raise GivenUp
-    assert await uploads_under(seaweedfs, key) == []
-    assert await backend.stat([name]) == {}
-
-
 def _sending() -> list[asyncio.Task[Any]]:
     """Return the tasks of uploads in parts; those of other tests' servers, which share the loop, come and go."""
     return [task for task in asyncio.all_tasks() if PartedUpload.__qualname__ in repr(task.get_coro())]
 
 
-async def test_cancelled_upload_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
-    """A sender that is cancelled leaves nothing either, and no task of it runs on."""
+@pytest.mark.parametrize("end", [GivenUp, asyncio.CancelledError], ids=["fails", "is cancelled"])
+async def test_upload_that_ends_amid_its_parts_is_taken_back(
+    seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str], end: type[BaseException]
+) -> None:
+    """A sender whose parts have arrived leaves neither object nor multipart upload, and no task of it runs on."""
     backend, prefix = s3
     name = new_name(oid_of(b"any"))
-    begun = asyncio.Event()
+    key = key_of(prefix, name)
+    begun, fails = asyncio.Event(), asyncio.Event()
 
     async def send() -> None:
         async with backend.create(name, 100 * MEBIBYTE) as upload:
             for _ in range(17):
                 await upload.write(os.urandom(MEBIBYTE))
+            assert len(await uploads_under(seaweedfs, key)) == 1
             begun.set()
-            await asyncio.Event().wait()
+            await fails.wait()
+            raise GivenUp
 
     task = asyncio.create_task(send())
     await begun.wait()
     assert _sending()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    if end is GivenUp:
+        fails.set()
+    else:
+        task.cancel()
+    with pytest.raises(end):
         await task
     assert not _sending()
-    assert await uploads_under(seaweedfs, key_of(prefix, name)) == []
+    assert await uploads_under(seaweedfs, key) == []
+    assert await backend.stat([name]) == {}
 
 
 async def test_discard_removes_what_a_crash_left(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
@@ -167,18 +160,6 @@ async def test_discard_in_the_midst_of_an_upload(seaweedfs: SeaweedFS, s3: tuple
     assert await backend.stat([name]) == {}
     await backend.delete(name)
     assert await uploads_under(seaweedfs, key_of(prefix, name)) == []
-
-
-async def test_discarded_while_it_is_read(factory: BackendFactory) -> None:
-    """Bytes that are discarded are missing to a reader that asks for more of them, and are no outage."""
-    backend = await factory("discarded")
-    name = await put(backend, os.urandom(100))
-    async with backend.open(name) as stored:
-        await backend.delete(name)
-        with pytest.raises(BytesMissing):
-            await anext(aiter(stored.chunks(1, 10)))
-    with pytest.raises(BytesMissing):
-        await get(backend, name, 0, 1)
 
 
 @pytest.mark.drill

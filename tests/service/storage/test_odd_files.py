@@ -1,4 +1,4 @@
-"""Disks that refuse, and what is in a file's place and is none: nothing hangs, nothing is a fault of ours."""
+"""Disks that refuse: it is told as what it is, and nothing is a fault of ours."""
 
 import errno
 import os
@@ -8,11 +8,8 @@ import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.storage.backends.disk.backend import DiskBackend
-from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, failure, oid_of, stored_path, upload
+from tests.support.storage import RunningStorage, failure, oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until
-
-DATA = b"some bytes"
 
 
 @pytest.mark.shared_storage
@@ -67,39 +64,3 @@ async def test_a_disk_without_files_to_open_is_not_ready(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(OSError, match="Too many open files"):
         await backend.check()
-
-
-@pytest.mark.parametrize("odd", ["folder", "fifo"])
-async def test_what_is_no_file_holds_nothing_up(storage: RunningStorage, odd: str) -> None:
-    """Reading what has something else in its place fails at once, and its bytes can be brought again."""
-    data = bytes(4096)
-    oid = await storage.write(1, data)
-    path = stored_path(storage.root, oid)
-    path.unlink()
-    (path.mkdir if odd == "folder" else lambda: os.mkfifo(path))()
-    error = await failure(storage.read(1, oid))
-    assert error.status.name == "DATA_LOSS"
-    assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_DAMAGED]
-
-
-async def test_a_sweep_goes_on_past_a_folder_in_a_files_place(storage: RunningStorage, sql: Sql) -> None:
-    """It is tried again in an hour, and what else is due goes now."""
-    odd, other = await storage.write(1, b"odd"), await storage.write(1, b"other")
-    path = stored_path(storage.root, odd)
-    path.unlink()
-    (path / "within").mkdir(parents=True)
-    for oid in (odd, other):
-        await storage.delete(1, oid)
-        await storage.purge(1, oid)
-    await until(lambda: not stored_path(storage.root, other).exists())
-    later = "SELECT count(*) FROM storage.discards WHERE due_at > now() + interval '30 minutes'"
-    await until(lambda: path.exists())
-    for _ in range(100):
-        if await sql(later) == "1":
-            break
-    assert await sql(later) == "1"
-    # What comes later is swept as ever.
-    third = await storage.write(1, b"third")
-    await storage.delete(1, third)
-    await storage.purge(1, third)
-    await until(lambda: not stored_path(storage.root, third).exists())

@@ -4,15 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import FailedPrecondition, NotFound, Unavailable
+from services.common.errors import FailedPrecondition, NotFound
 from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.storage.blob_names import new_name
@@ -23,8 +21,8 @@ from services.storage.index.registrar import CommittedUpload, UploadRegistrar, V
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
-from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS, until, until_answer
+from tests.support.storage import StorageClient, StorageProcess, oid_of
+from tests.support.waiting import until, until_answer
 
 PRESENT = pb.OBJECT_STATUS_PRESENT
 WRITER = 7
@@ -193,24 +191,6 @@ async def test_a_database_that_is_away(registrar: UploadRegistrar, sql: Sql) -> 
     assert await sql("SELECT count(*) FROM storage.contents") == "10"
 
 
-async def test_two_services_and_one_object(database_url: SecretStr, tmp_path: Path) -> None:
-    """Many clients of two services write the same objects at once: all succeed, and each object has one file."""
-    async with AsyncExitStack() as stack:
-        services: list[RunningStorage] = []
-        for name in ("one", "two"):
-            folder = tmp_path / name
-            folder.mkdir()
-            (folder / "bytes").symlink_to(tmp_path / "shared")
-            (tmp_path / "shared").mkdir(exist_ok=True)
-            services.append(await stack.enter_async_context(running_storage(database_url, folder)))
-        for _ in range(4):
-            data = [os.urandom(3000) for _ in range(4)]
-            oids = await asyncio.gather(*(services[n % 2].write(1 + n % 3, data[n % 4]) for n in range(32)))
-            for service in services:
-                assert await service.statuses(1, *oids) == [PRESENT] * 32
-        await until(lambda: len([path for path in (tmp_path / "shared").rglob("*") if path.is_file()]) == 16)
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_killed_between_the_bytes_and_the_commit_of_a_group(
     process: StorageProcess, client: StorageClient, sql: Sql, streamed: bool
@@ -240,18 +220,3 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
         return {oid_in(path.name) for path in client.files()} == present
 
     await until(is_swept)
-
-
-async def test_no_database_at_all(tmp_path: Path) -> None:
-    """Without Postgres each is told that, within the bound."""
-    database = Database(create_engine(SecretStr(f"postgresql://u@/d?host={tmp_path}"), schema="storage", pool_size=2))
-    registrar = UploadRegistrar(database, WRITER)
-    oid = oid_of(b"data")
-    async with asyncio.timeout(STEP_SECONDS):
-        answers = await asyncio.gather(
-            *(registrar.begin([PendingBlob(1, FIRST_STORE_ID, oid, new_name(oid))]) for _ in range(3)),
-            return_exceptions=True,
-        )
-    assert all(isinstance(answer, Unavailable) for answer in answers)
-    await registrar.close()
-    await database.close()

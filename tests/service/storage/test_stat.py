@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from tests.support.damage import DAMAGE
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS
@@ -58,19 +59,18 @@ async def test_no_oracle_across_repositories(storage: RunningStorage) -> None:
     assert await storage.statuses(1, held, removed) == [MISSING, MISSING]
 
 
-@pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
-async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, damage: str) -> None:
-    """Bytes that a reader finds lost are DAMAGED, logged as an error, and healed by the next upload (trap-36)."""
+@pytest.mark.parametrize("damage", ["missing", "short by a byte", "long by a byte", "a folder", "a FIFO"])
+async def test_traps_6_and_36_lost_bytes_can_be_written_again(storage: RunningStorage, damage: str) -> None:
+    """What a reader finds lost is kept, DAMAGED, logged as an error, and healed by an upload (trap-6, trap-36)."""
     content = os.urandom(1000)
     oid = await storage.write(1, content)
-    path = storage.path(oid)
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(content[:-1] if damage == "shorter" else content + b"x")
+    DAMAGE[damage](storage.path(oid))
+    left = storage.files()
     with capture_logs() as logs:
-        assert (await failure(storage.read(1, oid))).reason == "OBJECT_DAMAGED"
+        error = await failure(storage.read(1, oid))
+        assert (error.status.name, error.reason) == ("DATA_LOSS", "OBJECT_DAMAGED")
         assert await storage.statuses(1, oid, oid) == [DAMAGED, DAMAGED]
+    assert storage.files() == left
     assert [(line["log_level"], line["oid"]) for line in logs if "are lost" in line["event"]] == [("error", oid)]
     await storage.write(1, content)
     assert await storage.statuses(1, oid) == [PRESENT]

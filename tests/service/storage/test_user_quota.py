@@ -103,13 +103,6 @@ async def test_who_uploads_what_was_collected_has_brought_it(storage: RunningSto
         assert [(await brought(storage, user_id)).object_bytes for user_id in (ALICE, BOB)] == [0, 9 * number]
 
 
-async def test_past_the_journal_the_user_counts_too(storage: RunningStorage) -> None:
-    """Small objects that go to several stores are registered in another way."""
-    await Stores(storage).fill("second", "first")
-    await storage.write(1, bytes(50), user_id=ALICE)
-    assert (await brought(storage, ALICE)).object_bytes == 50
-
-
 async def test_a_user_has_the_highest_quota_of_groups(database_url: SecretStr, tmp_path: Path) -> None:
     """Unless the user has one alone; without groups, that of the settings counts."""
     async with running_storage(database_url, tmp_path, storage_user_quota=7) as storage:

@@ -16,7 +16,6 @@ from tests.service.storage.conftest import Sql
 from tests.support.postgres import running_postgres
 from tests.support.service_process import standing_still
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
-from tests.support.stores import Stores
 from tests.support.waiting import STEP_SECONDS, until
 
 DATA = bytes(range(100))
@@ -117,23 +116,6 @@ async def test_a_removal_ends_the_places_before_it(storage: RunningStorage, watc
     await storage.delete(1, oid_of(DATA))
     assert [await watcher.allows(place) for place in places] == [False, False]
     assert await watcher.allows(await watcher.place(other))
-
-
-async def test_a_deleted_repository_ends_the_places_before_it(storage: RunningStorage, watcher: Watcher) -> None:
-    """By a call that removes many at once."""
-    place = await watcher.place()
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
-    assert not await watcher.allows(place)
-
-
-async def test_doubted_bytes_end_the_places_before_them(storage: RunningStorage, watcher: Watcher) -> None:
-    """They may be damaged."""
-    stores = Stores(storage)
-    await stores.fill("other", "first")
-    place = await watcher.place()
-    storage.path(oid_of(DATA)).unlink()
-    assert await storage.read(1, oid_of(DATA)) == DATA
-    assert not await watcher.allows(place)
 
 
 @pytest.mark.parametrize(

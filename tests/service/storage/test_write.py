@@ -48,11 +48,13 @@ async def refused(storage: RunningStorage, *messages: pb.WriteObjectRequest, the
 
 
 @pytest.mark.shared_storage
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, CHUNK_BYTES, 2 * CHUNK_BYTES + 1])
-async def test_write_and_read(storage: RunningStorage, size: int) -> None:
-    """Objects of any size, the empty one too, come back as they were."""
+async def test_write_and_read(storage: RunningStorage, size: int, streamed: bool) -> None:
+    """Objects of any size, the empty one too, come back as they were, and may be written again."""
     content = os.urandom(size)
-    oid = await storage.write(1, content)
+    for _ in range(2):
+        oid = await storage.write(1, content, streamed=streamed)
     assert await storage.read(1, oid) == content
     assert storage.path(oid).read_bytes() == content
     await until(lambda: storage.incoming() == [])
@@ -72,18 +74,6 @@ def whole(content: bytes, **other: str | int) -> pb.WriteWholeObjectRequest:
     """Return the message of an object that is written in one, with other fields than its own where they are given."""
     fields: dict[str, Any] = {"repository_id": 1, "oid": oid_of(content), "size": len(content), **other}
     return pb.WriteWholeObjectRequest(data=content, **fields)
-
-
-@pytest.mark.shared_storage
-@pytest.mark.parametrize("size", [0, 1, 65_536, CHUNK_BYTES])
-async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> None:
-    """It is as good as one that came in a stream, and may be written again."""
-    content = os.urandom(size)
-    for _ in range(2):
-        answer = await storage.stub.WriteWholeObject(whole(content), timeout=STEP_SECONDS)
-        assert (answer.object.oid, answer.object.size) == (oid_of(content), size)
-    assert await storage.read(1, oid_of(content)) == content
-    await until(lambda: storage.incoming() == [])
 
 
 @pytest.mark.shared_storage
@@ -112,10 +102,12 @@ async def test_what_is_refused_in_one_message(
 @pytest.mark.shared_storage
 async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     """The answer is the object's record."""
-    answer = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
-    assert (answer.object.oid, answer.object.size) == (OID, len(DATA))
-    assert answer.object.created_at.seconds > 1_700_000_000
-    assert not answer.object.HasField("removed_at")
+    streamed = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
+    in_one = await storage.stub.WriteWholeObject(whole(DATA), timeout=STEP_SECONDS)
+    for record in (streamed.object, in_one.object):
+        assert (record.oid, record.size) == (OID, len(DATA))
+        assert record.created_at.seconds > 1_700_000_000
+        assert not record.HasField("removed_at")
 
 
 @pytest.mark.shared_storage

@@ -13,7 +13,6 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import Reason, ServiceError, from_rpc_error
 from services.common.rpc.options import CHUNK_BYTES
 from tests.service.storage.conftest import Sql
-from tests.service.storage.test_crash import SESSIONS
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import RunningStorage, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until
@@ -47,25 +46,6 @@ async def test_what_comes_at_once_is_written_in_groups(storage: RunningStorage, 
     assert transactions <= 20
     assert storage.incoming() == []
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
-
-
-async def test_what_is_refused_of_a_group(storage: RunningStorage) -> None:
-    """Wrong bytes, what was removed, and what is of a deleted repository; those that came with them are held."""
-    removed = await storage.write(1, b"removed")
-    await storage.delete(1, removed)
-    await storage.purge(1, removed)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
-    good = [b"good %d" % number for number in range(20)]
-    *held, wrong, gone, closed = await asyncio.gather(
-        *(told(storage, 1, each) for each in good),
-        told(storage, 1, b"wrong", oid=oid_of(b"other")),
-        told(storage, 1, b"removed"),
-        told(storage, 9, b"late"),
-    )
-    assert set(held) == {""}
-    assert (wrong, gone, closed) == (Reason.HASH_MISMATCH, Reason.OBJECT_REMOVED, Reason.REPOSITORY_NOT_FOUND)
-    assert set(await storage.statuses(1, *map(oid_of, good))) == {PRESENT}
-    await until(lambda: len(storage.files()) == len(good))
 
 
 async def several(storage: RunningStorage, *written: tuple[int, str, bytes]) -> list[str]:
@@ -120,14 +100,6 @@ async def test_what_is_refused_of_several_in_one_message(storage: RunningStorage
     await until(lambda: storage.incoming() == [])
 
 
-async def test_one_object_many_times_at_once(storage: RunningStorage) -> None:
-    """It is held by all, and has one file."""
-    data = os.urandom(5000)
-    assert set(await asyncio.gather(*(told(storage, 1 + number % 3, data) for number in range(30)))) == {""}
-    await until(lambda: len(storage.files()) == 1)
-    assert [await storage.read(repository, oid_of(data)) for repository in (1, 2, 3)] == [data] * 3
-
-
 async def test_room_for_some_of_a_group(database_url: SecretStr, tmp_path: Path) -> None:
     """A full disk must not fail a whole group: objects that fit are held, and the rest leave nothing."""
     backend = MemoryBackend(capacity=5_500)
@@ -138,21 +110,6 @@ async def test_room_for_some_of_a_group(database_url: SecretStr, tmp_path: Path)
         statuses = await storage.statuses(1, *map(oid_of, data))
         assert [status == PRESENT for status in statuses] == [answer == "" for answer in answers]
         await until(lambda: len(backend.contents) == answers.count(""))
-
-
-async def test_a_disk_that_fails_amid_a_group(storage: RunningStorage) -> None:
-    """An object that cannot be written must fail alone, and the others of its group must be held."""
-    bad = os.urandom(1000)
-    oid = oid_of(bad)
-    folder = storage.root / "objects" / oid[:2]
-    await asyncio.to_thread(folder.parent.mkdir, exist_ok=True)
-    await asyncio.to_thread(folder.write_bytes, b"in the way")
-    good = [data for number in range(40) if not oid_of(data := b"good %d" % number).startswith(oid[:2])]
-    first, *others = await asyncio.gather(told(storage, 1, bad), *(told(storage, 1, each) for each in good))
-    assert first == Reason.INTERNAL
-    assert set(others) == {""}
-    assert await storage.statuses(1, oid) == [MISSING]
-    await until(lambda: len(storage.files()) == 1 + len(good))
 
 
 async def test_who_gives_up_changes_nothing_for_others(storage: RunningStorage) -> None:
@@ -170,17 +127,6 @@ async def test_who_gives_up_changes_nothing_for_others(storage: RunningStorage) 
     for each in kept:
         assert await storage.read(1, oid_of(each)) == each
     await until(lambda: storage.incoming() == [])
-
-
-async def test_a_database_that_is_cut_off_meanwhile(storage: RunningStorage, sql: Sql) -> None:
-    """Connections that are cut again and again fail nothing, and leave each object one file."""
-    data = [os.urandom(3000) for _ in range(60)]
-    calls = [asyncio.create_task(told(storage, 1, each)) for each in data]
-    for _ in range(5):
-        await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
-    assert set(await asyncio.gather(*calls)) == {""}
-    assert set(await storage.statuses(1, *map(oid_of, data))) == {PRESENT}
-    await until(lambda: len(storage.files()) == len(data))
 
 
 @pytest.mark.parametrize("count", [1, 12])

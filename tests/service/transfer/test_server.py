@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -18,7 +17,7 @@ from services.cli.pointers.named import Pointer
 from services.common.outbound import Destinations, LedAstrayError
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.retries import repeated
-from services.transfer.server.http import Http, Refused, _target_of, retry_after
+from services.transfer.server.http import Http, Refused, _target_of
 from services.transfer.server.locks import list_locks
 from services.transfer.server.objects import ServerSink, ServerSource
 from tests.support.http import content, oid_of
@@ -341,12 +340,6 @@ async def test_a_redirect_to_no_url(http: Http, server: ScriptedServer, location
         server.answer("/objects/batch", Told(status, {"Location": location}))
         with pytest.raises(CommandError, match="the server answers with an invalid URL"):
             await read(ServerSource(http, server.url))
-
-
-@pytest.mark.parametrize("value", ["\xb2", "Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2024 00:00:00 +9999"])
-def test_a_pause_that_is_none(value: str) -> None:
-    """A server that names no time is asked again as one that says nothing."""
-    assert retry_after(value, datetime.now(UTC)) is None
 
 
 async def test_a_refusal_that_is_nested_deeply(http: Http, server: ScriptedServer) -> None:

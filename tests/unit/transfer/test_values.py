@@ -97,10 +97,13 @@ def test_folders_and_buckets() -> None:
         ("Fri, 27 Nov 2026 11:00:30 GMT", 0.0),
         ("soon", None),
         ("-1", None),
+        ("\xb2", None),
+        ("Mon, 01 Jan 99999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2024 00:00:00 +9999", None),
     ],
 )
 def test_times_to_come_back(value: str | None, expected: float | None) -> None:
-    """A number of seconds, or a date."""
+    """A number of seconds, or a date; a server that names no time says nothing."""
     assert retry_after(value, NOW) == expected
 
 
