@@ -61,6 +61,12 @@ class TestPostgres:
             name = make_url(url.get_secret_value()).database
             await self.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
+    async def execute_at(self, url: SecretStr, statement: str) -> str:
+        """Run a statement as `execute` does, in the database of a URL."""
+        database = make_url(url.get_secret_value()).database
+        assert database is not None
+        return await self.execute(statement, database=database)
+
     async def processes(self) -> list[int]:
         """Return the ids of the server's process and of those that serve connections now."""
         serving = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from sqlalchemy.engine import make_url
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -47,11 +46,9 @@ async def test_upgraded(folder: Path, empty_place: Place, postgres: TestPostgres
     facts = json.loads((folder / "facts.json").read_text())
     restored = (await empty_place.run("restore", folder / "backup")).document
     assert restored["check"]["findings"] == []
-    database = make_url(empty_place.database_url.get_secret_value()).database
-    assert database is not None
     for schema in (STORAGE, LOCKS):
         query = f"SELECT version_num FROM {schema.name}.alembic_version"  # noqa: S608 - one of two names
-        assert await postgres.execute(query, database=database) == newest_version(schema.versions)
+        assert await postgres.execute_at(empty_place.database_url, query) == newest_version(schema.versions)
 
     async with running_installation(empty_place) as new:
         locks, storage, film = new.locks, new.storage, facts["film"]

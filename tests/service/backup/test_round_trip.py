@@ -5,7 +5,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from sqlalchemy.engine import make_url
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import lock_service_pb2 as locks
@@ -17,16 +16,14 @@ from tests.support.backup import Installation, Place, running_installation
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 SMALL, LARGE, REMOVED = b"small", bytes(range(256)) * 20_000, b"removed"
 PATH = "strange\t\n\\N\\.\r \N{SNOWMAN}.psd"
 
 
 async def _rows(postgres: TestPostgres, place: Place, query: str) -> str:
-    database = make_url(place.database_url.get_secret_value()).database
-    assert database is not None
-    return await postgres.execute(query, database=database)
+    return await postgres.execute_at(place.database_url, query)
 
 
 async def _fill(old: Installation) -> tuple[int, int]:
@@ -65,11 +62,8 @@ async def test_everything_comes_back(
     revoked = await old.locks.add_token("alice", "revoked")
     revoke = admin.RevokeTokenRequest(user_name="alice", name="revoked")
     await old.locks.admin_peer.call(old.locks.admin.RevokeToken, revoke)
-
-    async def a_use_is_written() -> bool:
-        return await _rows(postgres, old.place, "SELECT count(*) FROM locks.token_uses") != "0"
-
-    await until(a_use_is_written)
+    uses = "SELECT count(*) > 0 FROM locks.token_uses"
+    await until_answer("t", lambda: _rows(postgres, old.place, uses))
     lock = await old.locks.create(repository, user, PATH)
     gone = await old.locks.create(repository, user, "gone.psd")
     await old.locks.delete(repository, user, gone.id)
@@ -103,8 +97,7 @@ async def test_everything_comes_back(
         assert await new.storage.read(repository, oid_of(SMALL)) == SMALL
         assert await new.storage.read(repository, oid_of(LARGE)) == LARGE
         assert await new.storage.statuses(repository, oid_of(REMOVED)) == [pb.OBJECT_STATUS_REMOVED]
-        undelete = pb.RestoreObjectRequest(repository_id=repository, oid=oid_of(REMOVED), bytes_required=True)
-        await new.storage.stub.RestoreObject(undelete, timeout=STEP_SECONDS)
+        await new.storage.restore(repository, oid_of(REMOVED))
         assert await new.storage.read(repository, oid_of(REMOVED)) == REMOVED
         caller = await new.locks.peer.call(new.locks.access.Authenticate, access.AuthenticateRequest(token=secret))
         assert caller.user_id == user

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from services.backup.manifest import Manifest
 from services.common.migration_versions import newest_version
@@ -139,12 +138,10 @@ async def test_tampering_is_refused(kind: str, copy: Path, empty_place: Place, p
 
 
 async def _versions(postgres: TestPostgres, place: Place) -> str:
-    database = make_url(place.database_url.get_secret_value()).database
-    assert database is not None
-    if not await postgres.execute("SELECT to_regclass('storage.alembic_version')", database=database):
+    if not await postgres.execute_at(place.database_url, "SELECT to_regclass('storage.alembic_version')"):
         return ""
     both = "SELECT version_num FROM storage.alembic_version UNION ALL SELECT version_num FROM locks.alembic_version"
-    return await postgres.execute(both, database=database)
+    return await postgres.execute_at(place.database_url, both)
 
 
 async def test_a_forged_manifest_is_known_by_its_digest(copy: Path, empty_place: Place) -> None:

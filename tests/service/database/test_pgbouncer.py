@@ -8,9 +8,8 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
-from sqlalchemy.engine import make_url
 
-from services.database.engine import create_engine, driver_connection
+from services.database.engine import create_engine, driver_connection, parse_url
 from services.database.migrations import create_operator_engine, migrate
 from services.database.sessions import SharedSessionsError
 from services.locks.models import SCHEMA
@@ -71,13 +70,6 @@ async def others(url: SecretStr, *, stay: bool) -> AsyncIterator[None]:
     assert all(task.cancelled() for task in asking)
 
 
-def name_of(url: SecretStr) -> str:
-    """Return the name of the database of a URL."""
-    name = make_url(url.get_secret_value()).database
-    assert name
-    return name
-
-
 async def start(url: SecretStr) -> None:
     """Connect as a process does first; once."""
     engine = create_operator_engine(url, "test")
@@ -97,7 +89,7 @@ async def test_parameters_are_those_of_the_session(postgres: TestPostgres, datab
             assert await connection.scalar(text(_SESSION)) == _OF_LOCKS
             process = await connection.scalar(_PROCESS)
         async with driver_connection(url, schema="locks") as driver:
-            assert await postgres.execute(_STATES, database=name_of(url)) == "idle idle"
+            assert await postgres.execute_at(url, _STATES) == "idle idle"
             assert await driver.fetchval(_SESSION) == _OF_LOCKS
         await engine.dispose()
         operator = create_operator_engine(url, "test")
@@ -112,7 +104,7 @@ async def test_parameters_are_those_of_the_session(postgres: TestPostgres, datab
 @pytest.mark.parametrize("stay", [True, False])
 async def test_session_mode_is_not_refused(postgres: TestPostgres, database_url: SecretStr, *, stay: bool) -> None:
     """Whatever other clients do, also where another database of the same PgBouncer has another mode."""
-    name = name_of(database_url)
+    name = parse_url(database_url).database
     databases = f"[databases]\n{name} = host={postgres.postgres.sockets} pool_mode=session"
     async with pooled(postgres, database_url, databases, mode="transaction") as url, others(url, stay=stay):
         for _ in range(_STARTS):
