@@ -32,21 +32,11 @@ class DirectStorage:
     database_url: SecretStr
     http: httpx.AsyncClient
 
-    async def stat(self, repository_id: int, *oids: str, intent: "pb.Intent.ValueType") -> pb.BatchStatObjectsResponse:
-        """Ask what is held, with an intent."""
-        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid) for oid in oids]
-        request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent)
-        return await self.service.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
-
     async def found_and_signed(
         self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
     ) -> list[pb.BatchStatObjectsResponse.ObjectStat]:
         """Ask what is held, and for addresses with it."""
-        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
-        request = pb.BatchStatObjectsRequest(
-            repository_id=repository_id, intent=intent, objects=keys, expires_in=seconds
-        )
-        return list((await self.service.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects)
+        return list((await self.service.stat(repository_id, *objects, intent=intent, seconds=seconds)).objects)
 
     async def sign(
         self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
@@ -66,9 +56,11 @@ class DirectStorage:
         """Put bytes to an address as it says, and return the status."""
         return (await self.http.put(signed.url, content=body, headers=dict(signed.headers))).status_code
 
-    async def confirm(self, repository_id: int, data: bytes) -> pb.Object:
-        """Say that an object was brought."""
-        request = pb.ConfirmObjectRequest(repository_id=repository_id, oid=oid_of(data), size=len(data))
+    async def confirm(self, repository_id: int, data: bytes, *, size: int | None = None, user_id: int = 0) -> pb.Object:
+        """Say that an object was brought, in its size or another one."""
+        request = pb.ConfirmObjectRequest(
+            repository_id=repository_id, oid=oid_of(data), size=len(data) if size is None else size, user_id=user_id
+        )
         return (await self.service.stub.ConfirmObject(request, timeout=STEP_SECONDS)).object
 
     async def bring(self, repository_id: int, data: bytes) -> str:
@@ -85,7 +77,7 @@ class DirectStorage:
         """Wait until the probe has passed."""
 
         async def signs() -> bool:
-            return all([(await self.stat(1, intent=intent)).is_signed for intent in intents])
+            return all([(await self.service.stat(1, intent=intent)).is_signed for intent in intents])
 
         await until(signs)
 

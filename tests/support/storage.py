@@ -25,6 +25,7 @@ from services.common.rpc.streams import RequestStream
 from services.storage.api.storage_service import SERVICE_NAME
 from services.storage.application import serve
 from services.storage.backends.base import Backend
+from services.storage.blob_names import oid_of as oid_in
 from services.storage.settings import StorageSettings
 from tests.support.commands import Forked
 from tests.support.health import wait_serving
@@ -32,6 +33,8 @@ from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:  # the stubs of the stubs know it, and they alone
     from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceAsyncStub
+
+WriteCall = grpc.aio.StreamUnaryCall[pb.WriteObjectRequest, pb.WriteObjectResponse]
 
 
 def oid_of(data: bytes) -> str:
@@ -61,6 +64,23 @@ async def failure(call: Awaitable[object]) -> ServiceError:
     return from_rpc_error(caught.value)
 
 
+async def refusal(call: Awaitable[object]) -> ServiceError | None:
+    """Return the error that a call fails with; None if it succeeds."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return from_rpc_error(error)
+    return None
+
+
+async def finish(call: WriteCall, *messages: pb.WriteObjectRequest) -> pb.Object:
+    """Send the rest of an upload that `StorageClient.begin` has begun, and return its record."""
+    for message in messages:
+        await call.write(message)
+    await call.done_writing()
+    return (await call).object
+
+
 def stored_path(root: Path, oid: str) -> Path:
     """Return the newest file of an object below the root of a disk backend; a path without one where there is none."""
     folder = root / "objects" / oid[:2] / oid[2:4]
@@ -88,9 +108,14 @@ class StorageClient:
             f"/{SERVICE_NAME}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
         )
 
-    async def write(self, repository_id: int, data: bytes, *, streamed: bool = False, user_id: int = 0) -> str:
-        """Write an object and return its oid; in one message where it fits in one, unless it shall be streamed."""
-        oid = oid_of(data)
+    async def write(
+        self, repository_id: int, data: bytes, *, oid: str | None = None, streamed: bool = False, user_id: int = 0
+    ) -> str:
+        """Write an object and return its oid; in one message where it fits in one, unless it shall be streamed.
+
+        The oid is that of the data, unless the test has another.
+        """
+        oid = oid or oid_of(data)
         if len(data) <= CHUNK_BYTES and not streamed:
             message = pb.WriteWholeObjectRequest(
                 repository_id=repository_id, oid=oid, size=len(data), data=data, user_id=user_id
@@ -108,16 +133,36 @@ class StorageClient:
         await call
         return oid
 
+    async def begin(self, *messages: pb.WriteObjectRequest) -> WriteCall:
+        """Begin an upload with these messages, which are on their way when this returns."""
+        call: WriteCall = self.stub.WriteObject(timeout=STEP_SECONDS)
+        for message in messages:
+            await call.write(message)
+        return call
+
     async def read(self, repository_id: int, oid: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """Read an object, or a part of it."""
         request = pb.ReadObjectRequest(repository_id=repository_id, oid=oid, offset=offset, length=length)
         return b"".join([response.data async for response in self.stub.ReadObject(request, timeout=STEP_SECONDS)])
 
+    async def stat(
+        self,
+        repository_id: int,
+        *objects: tuple[str, int],
+        intent: "pb.Intent.ValueType" = pb.INTENT_UNSPECIFIED,
+        seconds: int = 0,
+        user_id: int = 0,
+    ) -> pb.BatchStatObjectsResponse:
+        """Ask what is held of objects, each an oid and a size."""
+        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
+        request = pb.BatchStatObjectsRequest(
+            repository_id=repository_id, objects=keys, intent=intent, expires_in=seconds, user_id=user_id
+        )
+        return await self.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
+
     async def statuses(self, repository_id: int, *oids: str) -> list["pb.ObjectStatus.ValueType"]:
         """Return whether the repository holds the objects."""
-        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid) for oid in oids]
-        request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys)
-        return [answer.status for answer in (await self.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects]
+        return [answer.status for answer in (await self.stat(repository_id, *((oid, 0) for oid in oids))).objects]
 
     async def delete(self, repository_id: int, oid: str, *, reason: str = "no reason") -> pb.Object:
         """Remove an object and return its tombstone."""
@@ -138,11 +183,22 @@ class StorageClient:
         self, repository_id: int, *objects: tuple[str, int], seconds: int = 600, user_id: int = 0
     ) -> pb.BatchStatObjectsResponse:
         """Announce the upload of objects, each an oid and a size."""
-        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
-        request = pb.BatchStatObjectsRequest(
-            repository_id=repository_id, objects=keys, intent=pb.INTENT_WRITE, expires_in=seconds, user_id=user_id
-        )
-        return await self.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
+        return await self.stat(repository_id, *objects, intent=pb.INTENT_WRITE, seconds=seconds, user_id=user_id)
+
+    async def records(self, repository_id: int, *, limit: int = 1000) -> list[pb.Object]:
+        """Return the first records of a repository, by oid."""
+        request = pb.ListObjectsRequest(repository_id=repository_id, limit=limit)
+        return list((await self.stub.ListObjects(request, timeout=STEP_SECONDS)).objects)
+
+    async def copy(self, source: int, target: int, *oids: str) -> pb.CopyObjectsResponse:
+        """Let a repository hold objects of another one."""
+        request = pb.CopyObjectsRequest(repository_id=source, to_repository_id=target, oids=oids)
+        return await self.stub.CopyObjects(request, timeout=STEP_SECONDS)
+
+    async def delete_repository(self, repository_id: int) -> int:
+        """Forget a repository and return how many objects it held."""
+        request = pb.DeleteRepositoryRequest(repository_id=repository_id)
+        return (await self.stub.DeleteRepository(request, timeout=STEP_SECONDS)).object_count
 
     async def usage(self, repository_id: int, *, largest: int = 0) -> pb.RepositoryUsage:
         """Return the usage of a repository."""
@@ -179,6 +235,10 @@ class StorageClient:
     def files(self) -> list[Path]:
         """Return all files below the root but the journal's, those of uploads that go on included."""
         return sorted(path for path in self.root.glob("[!j]*/**/*") if path.is_file())
+
+    def oids(self) -> list[str]:
+        """Return the oids that the names of all these files begin with."""
+        return [oid_in(path.name) for path in self.files()]
 
     def segments(self) -> list[Path]:
         """Return the files of the journal."""
@@ -223,6 +283,25 @@ async def running_storage(
         await running.channel.close()
         stop.set()
         await server
+
+
+@asynccontextmanager
+async def two_storages(
+    database_url: SecretStr,
+    folder: Path,
+    **settings: Any,  # noqa: ANN401 - the settings of the service, which checks them
+) -> AsyncIterator[list[RunningStorage]]:
+    """Run two services on one database and one disk."""
+    folders = folder / "first", folder / "second"
+    (folder / "bytes").mkdir()
+    for each in folders:
+        each.mkdir()
+        (each / "bytes").symlink_to(folder / "bytes")
+    async with (
+        running_storage(database_url, folders[0], **settings) as first,
+        running_storage(database_url, folders[1], **settings) as second,
+    ):
+        yield [first, second]
 
 
 @dataclass

@@ -49,9 +49,7 @@ class TwoStores:
 
     async def lay(self, store: int, name: str, data: bytes) -> None:
         """Put bytes into a store."""
-        async with self._disks[store].create(name, len(data)) as upload:
-            await upload.write(data)
-            await upload.finish()
+        await self._disks[store].put({name: data})
 
     async def make_second_primary(self) -> None:
         """Let the second be the primary."""

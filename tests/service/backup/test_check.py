@@ -1,12 +1,7 @@
 """The check finds each kind of damage, names who is hurt, and finds nothing where all is sound."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-
 import pytest
 from pydantic import SecretStr
-from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
 from services.database.statement import rows
@@ -16,8 +11,8 @@ from services.storage.index import contents, objects
 from services.storage.index.contents import FIRST_STORE_ID, PendingBlob
 from tests.support.appends import PartialUpload
 from tests.support.backup import Installation
-from tests.support.storage import oid_of, upload
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.storage import finish, oid_of, upload
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -44,30 +39,18 @@ async def test_parts_of_uploads(installation: Installation) -> None:
     assert (found["objects"], found["bytes"], found["findings"]) == (1, 3000, [])
 
 
-def _unlink(path: Path) -> None:
-    path.unlink()
-
-
-def _shorten(path: Path) -> None:
-    path.write_bytes(b"sho")
-
-
-def _corrupt(path: Path) -> None:
-    path.write_bytes(b"DAMAGED")
-
-
 @pytest.mark.parametrize(
-    ("damage", "options", "kind", "problem"),
+    ("left", "options", "kind", "problem"),
     [
-        (_unlink, [], "missing", "the bytes are not there"),
-        (_shorten, [], "corrupt", "3 bytes, expected 7"),
-        (_unlink, ["--hash"], "missing", "the bytes are not there"),
-        (_shorten, ["--hash"], "corrupt", "3 bytes, expected 7"),
-        (_corrupt, ["--hash"], "corrupt", "the SHA-256 of its bytes is another"),
+        (None, [], "missing", "the bytes are not there"),
+        (b"sho", [], "corrupt", "3 bytes, expected 7"),
+        (None, ["--hash"], "missing", "the bytes are not there"),
+        (b"sho", ["--hash"], "corrupt", "3 bytes, expected 7"),
+        (b"DAMAGED", ["--hash"], "corrupt", "the SHA-256 of its bytes is another"),
     ],
 )
 async def test_damage(
-    installation: Installation, damage: Callable[[Path], None], options: list[str], kind: str, problem: str
+    installation: Installation, left: bytes | None, options: list[str], kind: str, problem: str
 ) -> None:
     """A damaged object is told once, with the names of the repositories that hold it; the exit status is 1."""
     locks, storage = installation.locks, installation.storage
@@ -75,10 +58,13 @@ async def test_damage(
     oid = await storage.write(first, b"damaged")
     await storage.write(second, b"damaged")
     await storage.write(first, b"sound")
-    name = storage.path(oid).name
-    damage(storage.path(oid))
+    path = storage.path(oid)
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
     found = (await installation.place.run("check", *options, status=1)).document
-    finding = {"kind": kind, "oid": oid, "size": 7, "problem": problem, "name": name}
+    finding = {"kind": kind, "oid": oid, "size": 7, "problem": problem, "name": path.name}
     finding |= {"repositories": ["studio/film", "studio/game"]}
     assert found["findings"] == [finding]
     assert (found["missing"] + found["corrupt"], found["objects"]) == (1, 2)
@@ -87,7 +73,7 @@ async def test_damage(
 async def test_a_flipped_bit_is_found_by_reading_alone(installation: Installation) -> None:
     """Bytes of the right size are believed without --hash."""
     oid = await installation.storage.write(1, b"damaged")
-    _corrupt(installation.storage.path(oid))
+    installation.storage.path(oid).write_bytes(b"DAMAGED")
     assert (await installation.place.run("check")).document["findings"] == []
 
 
@@ -103,9 +89,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
         await storage.delete(1, removed)
         await storage.purge(1, removed)
         for name in (orphan, left):
-            async with DiskBackend(storage.root).create(name, 1) as begun:
-                await begun.write(b"x")
-                await begun.finish()
+            await DiskBackend(storage.root).put({name: b"x"})
         await rows(
             connection, contents.begin_statement([PendingBlob(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1)
         )
@@ -118,21 +102,13 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
 
 async def test_an_upload_that_goes_on_is_no_finding(installation: Installation) -> None:
     """Bytes on their way are neither orphaned nor left over."""
-    storage, go_on = installation.storage, asyncio.Event()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
-        yield header
-        yield first
-        await go_on.wait()
-        yield second
-
-    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
+    storage = installation.storage
+    header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
+    call = await storage.begin(header, first)
     await until(lambda: bool(storage.incoming()))
     found = (await installation.place.run("check")).document
     assert (found["findings"], found["left_over"]) == ([], 0)
-    go_on.set()
-    await writing
+    await finish(call, second)
 
 
 async def test_the_rate_is_kept(installation: Installation) -> None:

@@ -2,13 +2,17 @@
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.database.engine import create_engine
+from services.database.transactions import Database
+from services.storage.index.schema import SCHEMA
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, running_storage
 
@@ -61,9 +65,26 @@ def repository_id() -> int:
 def sql(request: pytest.FixtureRequest, postgres: TestPostgres) -> Sql:
     """Return a function that runs a statement in the database of `storage`, and returns the output of psql."""
     url: SecretStr = request.getfixturevalue("shared_database_url" if _is_shared(request) else "database_url")
-    database = make_url(url.get_secret_value()).database
-    assert database is not None
-    return partial(postgres.execute, database=database)
+    return partial(postgres.execute_at, url)
+
+
+@pytest.fixture
+async def database(database_url: SecretStr) -> AsyncIterator[Database]:
+    """The database of a storage service, without a service around it."""
+    made = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
+    yield made
+    await made.close()
+
+
+@asynccontextmanager
+async def connected(database_url: SecretStr) -> AsyncIterator[AsyncConnection]:
+    """Connect to the database of a storage service; what is not committed at the end is rolled back."""
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    try:
+        async with engine.connect() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
 
 
 @pytest.fixture

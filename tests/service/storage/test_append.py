@@ -327,7 +327,7 @@ async def test_a_deleted_repository(storage: RunningStorage, backend: Backend, s
     call = await running.begin(0)
     await call.send(running.data[:MEBIBYTE])
     await until_answer("3", lambda: sql("SELECT count(*) FROM storage.partial_uploads"))
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
+    await storage.delete_repository(1)
     assert (await failure(call.end())).reason == "UPLOAD_IN_PROGRESS"
     assert await upload.refusal(0, 1000) == ("REPOSITORY_NOT_FOUND", "")
     await left_with(backend, 1500)
@@ -410,12 +410,8 @@ async def test_no_room(database_url: SecretStr, tmp_path: Path) -> None:
         assert await upload.offset() == 1000
         await storage.delete(1, filler)
         await storage.purge(1, filler)
-
-        async def goes_on() -> int:
-            return (await upload.append(1000, 4000)).offset
-
         await until(lambda: len(backend.contents) == 1)
-        assert await goes_on() == 4000
+        assert (await upload.append(1000, 4000)).offset == 4000
 
 
 async def test_stores(storage: RunningStorage, sql: Sql) -> None:
@@ -444,8 +440,4 @@ async def test_off(database_url: SecretStr, tmp_path: Path) -> None:
         assert not (await storage.announce(1, (upload.named, 4))).is_resumable
     async with running_storage(database_url, tmp_path) as storage:
         assert (await storage.announce(1, (upload.named, 4))).is_resumable
-        assert not (
-            await storage.stub.BatchStatObjects(
-                pb.BatchStatObjectsRequest(repository_id=1, intent=pb.INTENT_READ), timeout=STEP_SECONDS
-            )
-        ).is_resumable
+        assert not (await storage.stat(1, intent=pb.INTENT_READ)).is_resumable

@@ -47,10 +47,10 @@ async def backend(opening: Awaitable[Backend]) -> Backend:
     return await opening
 
 
-async def put(backend: Backend, data: bytes, *, name: str | None = None) -> str:
-    """Write bytes and return their name."""
+async def put(backend: Backend, data: bytes, *, name: str | None = None, announced: int | None = None) -> str:
+    """Write bytes, as many as are announced or fewer, and return their name."""
     name = new_name(oid_of(data)) if name is None else name
-    async with backend.create(name, len(data)) as upload:
+    async with backend.create(name, len(data) if announced is None else announced) as upload:
         for chunk in chunks_of(data):
             await upload.write(chunk)
         await upload.finish()
@@ -81,11 +81,7 @@ async def test_fewer_bytes_than_announced(backend: Backend) -> None:
     """An upload may end early, as a part does whose stream breaks; there is what was written, and no more."""
     for count in (1, CHUNK_BYTES, 7 * CHUNK_BYTES):
         data = os.urandom(count)
-        name = new_name(oid_of(data))
-        async with backend.create(name, 32 * CHUNK_BYTES) as upload:
-            for chunk in chunks_of(data):
-                await upload.write(chunk)
-            await upload.finish()
+        name = await put(backend, data, announced=32 * CHUNK_BYTES)
         assert await backend.stat([name]) == {name: count}
         assert await get(backend, name) == data, count
 

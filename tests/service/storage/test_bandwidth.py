@@ -1,10 +1,8 @@
 """Traffic: counted, kept, limited."""
 
 import datetime
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -12,7 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.storage.capacity import quota
 from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage, upload
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage, two_storages
 from tests.support.waiting import STEP_SECONDS, until_answer
 
 
@@ -27,32 +25,17 @@ async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path
     assert await sql(query) == "100|110"
     async with running_storage(database_url, tmp_path) as storage:
         await storage.read(1, oid, length=1)
-        usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-        assert (usage.repositories[0].bytes_in_today, usage.repositories[0].bytes_out_today) == (100, 111)
-
-
-@asynccontextmanager
-async def _two_limited(database_url: SecretStr, folder: Path) -> AsyncIterator[tuple[RunningStorage, RunningStorage]]:
-    """Two services on one store, with a limit of 100 bytes a day."""
-    settings: dict[str, Any] = {"storage_url": (folder / "bytes").as_uri(), "storage_bandwidth_limit": 100}
-    folders = folder / "a", folder / "b"
-    for each in folders:
-        each.mkdir()
-    async with (
-        running_storage(database_url, folders[0], **settings) as here,
-        running_storage(database_url, folders[1], **settings) as there,
-    ):
-        yield here, there
+        usage = await storage.usage(1)
+        assert (usage.bytes_in_today, usage.bytes_out_today) == (100, 111)
 
 
 async def test_what_one_service_moves_counts_at_all(database_url: SecretStr, tmp_path: Path) -> None:
     """Within seconds a repository that has moved its bytes here is refused there, too."""
-    async with _two_limited(database_url, tmp_path) as (here, there):
+    async with two_storages(database_url, tmp_path, storage_bandwidth_limit=100) as [here, there]:
         oid = await here.write(1, bytes(100))
 
         async def bytes_in() -> int:
-            usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-            return usage.repositories[0].bytes_in_today
+            return (await there.usage(1)).bytes_in_today
 
         await until_answer(100, bytes_in)
         assert (await failure(there.read(1, oid))).reason == "BANDWIDTH_EXCEEDED"
@@ -65,27 +48,18 @@ async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:
         await storage.read(1, oid, length=39)
         # Up to the limit a transfer begins, and one that has begun goes on to its end.
         assert len(await storage.read(1, oid)) == 60
-        key = pb.BatchStatObjectsRequest.ObjectKey
-        missing = key(oid=oid_of(b"x"), size=1)
-        write = storage.stub.WriteObject(upload(1, oid_of(b"x"), 1, [b"x"]), timeout=STEP_SECONDS)
-        asks = [(oid, pb.INTENT_READ), (missing.oid, pb.INTENT_WRITE)]
-        batches = [
-            storage.stub.BatchStatObjects(
-                pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=asked, size=1)], intent=intent),
-                timeout=STEP_SECONDS,
-            )
-            for asked, intent in asks
+        calls: list[Awaitable[object]] = [
+            storage.read(1, oid),
+            storage.write(1, b"x", streamed=True),
+            storage.stat(1, (oid, 1), intent=pb.INTENT_READ),
+            storage.stat(1, (oid_of(b"x"), 1), intent=pb.INTENT_WRITE),
         ]
-        calls: list[Awaitable[object]] = [storage.read(1, oid), write, *batches]
         for call in calls:
             error = await failure(call)
             assert (error.status.name, error.reason) == ("RESOURCE_EXHAUSTED", "BANDWIDTH_EXCEEDED")
         # Where nothing would move nothing is refused.
         assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_PRESENT]
-        await storage.stub.BatchStatObjects(
-            pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=oid, size=60)], intent=pb.INTENT_WRITE),
-            timeout=STEP_SECONDS,
-        )
+        await storage.stat(1, (oid, 60), intent=pb.INTENT_WRITE)
         await storage.write(2, b"other")
 
 
@@ -101,7 +75,7 @@ async def test_reads_of_others_are_counted(sql: Sql, database_url: SecretStr, tm
 
 async def test_who_reads_is_told_whose_bytes_are_used_up(database_url: SecretStr, tmp_path: Path) -> None:
     """Whoever has moved them, as soon as another service has counted them."""
-    async with _two_limited(database_url, tmp_path) as (here, there):
+    async with two_storages(database_url, tmp_path, storage_bandwidth_limit=100) as [here, there]:
         for storage, counts, used_up in (
             (here, {1: 50, 2: 99}, []),
             (there, {1: 50, 2: 0}, [1]),

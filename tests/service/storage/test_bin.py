@@ -11,16 +11,10 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 DAY_SECONDS = 24 * 3600
-
-
-async def listed(storage: RunningStorage, repository_id: int, *, limit: int = 100) -> list[pb.Object]:
-    """Return the first records of a repository."""
-    request = pb.ListObjectsRequest(repository_id=repository_id, limit=limit)
-    return list((await storage.stub.ListObjects(request, timeout=STEP_SECONDS)).objects)
 
 
 @pytest.mark.shared_storage
@@ -29,14 +23,14 @@ async def test_an_object_comes_back_as_it_was(storage: RunningStorage, repositor
     """A removed object is removed for everybody, and comes back with its bytes and its time."""
     data = os.urandom(size)
     oid = await storage.write(repository_id, data)
-    [before] = await listed(storage, repository_id)
+    [before] = await storage.records(repository_id)
     tombstone = await storage.delete(repository_id, oid, reason="a licence")
     assert tombstone.bin_until.seconds - tombstone.removed_at.seconds == 30 * DAY_SECONDS
     assert await storage.statuses(repository_id, oid) == [REMOVED]
     assert (await failure(storage.read(repository_id, oid))).reason == "OBJECT_REMOVED"
-    assert await listed(storage, repository_id) == [tombstone]
+    assert await storage.records(repository_id) == [tombstone]
     assert (await storage.restore(repository_id, oid)).object == before
-    [after] = await listed(storage, repository_id)
+    [after] = await storage.records(repository_id)
     # A collection must not take it at once.
     assert after.HasField("used_at")
     after.ClearField("used_at")
@@ -130,11 +124,7 @@ async def test_many_end_at_once(storage: RunningStorage, sql: Sql) -> None:
     await storage.delete(1, oid)
     await storage.purge(1, oid)  # which wakes the sweep
     counts = "SELECT (SELECT count(*) FROM storage.contents), count(bin_until), count(*) FROM storage.objects"
-    await until(lambda: _answers(sql, counts, "505|505|1006"))
-
-
-async def _answers(sql: Sql, statement: str, expected: str) -> bool:
-    return await sql(statement) == expected
+    await until_answer("505|505|1006", lambda: sql(counts))
 
 
 async def test_bytes_that_an_earlier_version_let_go(storage: RunningStorage, sql: Sql) -> None:
@@ -169,12 +159,6 @@ async def test_removals_restores_and_purges_at_once(storage: RunningStorage) -> 
     await until(lambda: storage.files() == [])
 
 
-async def copy(storage: RunningStorage, source: int, target: int, *oids: str) -> pb.CopyObjectsResponse:
-    """Let a repository hold objects of another one."""
-    request = pb.CopyObjectsRequest(repository_id=source, to_repository_id=target, oids=oids)
-    return await storage.stub.CopyObjects(request, timeout=STEP_SECONDS)
-
-
 async def test_a_fork_holds_the_same_bytes(storage: RunningStorage, sql: Sql) -> None:
     """A copy needs no bytes, outlives its source, brings nothing back, and tells what could not be copied."""
     held, own, removed, lost, absent = [await storage.write(1, os.urandom(100)) for _ in range(5)]
@@ -182,15 +166,15 @@ async def test_a_fork_holds_the_same_bytes(storage: RunningStorage, sql: Sql) ->
     await storage.delete(1, absent)
     await sql(f"UPDATE storage.contents SET is_doubted = true WHERE oid = '{lost}'")  # noqa: S608 - an oid
     for target_oid in (own, removed):
-        await copy(storage, 1, 2, target_oid)
+        await storage.copy(1, 2, target_oid)
     await storage.delete(2, removed)
     files = storage.files()
-    copied = await copy(storage, 1, 2, held, own, removed, lost, absent)
+    copied = await storage.copy(1, 2, held, own, removed, lost, absent)
     assert list(copied.copied_oids) == [held]
     assert list(copied.missing_oids) == sorted([lost, absent])
     assert list(copied.removed_oids) == [removed]
     assert storage.files() == files
-    assert list((await copy(storage, 1, 2, held)).copied_oids) == []
+    assert list((await storage.copy(1, 2, held)).copied_oids) == []
     await storage.delete(1, held)
     await storage.purge(1, held)
     assert await storage.read(2, held) == data
@@ -203,9 +187,9 @@ async def test_many_are_copied(storage: RunningStorage, sql: Sql) -> None:
         " SELECT 1, encode(sha256(n::text::bytea), 'hex'), 1 FROM generate_series(1, 1000) n;"
         "INSERT INTO storage.contents (store_id, oid, name) SELECT 1, oid, oid FROM storage.objects"
     )
-    oids = [entry.oid for entry in await listed(storage, 1, limit=1000)]
-    assert list((await copy(storage, 1, 2, *oids)).copied_oids) == oids
-    assert [entry.oid for entry in await listed(storage, 2, limit=1000)] == oids
+    oids = [entry.oid for entry in await storage.records(1)]
+    assert list((await storage.copy(1, 2, *oids)).copied_oids) == oids
+    assert [entry.oid for entry in await storage.records(2)] == oids
 
 
 @pytest.mark.shared_storage
@@ -222,12 +206,12 @@ async def test_malformed_copies(
     storage: RunningStorage, source: int, target: int, oids: list[str], reason: str
 ) -> None:
     """Malformed fields are INVALID_ARGUMENT."""
-    error = await failure(copy(storage, source, target, *oids))
+    error = await failure(storage.copy(source, target, *oids))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 
 
 async def test_nothing_is_copied_into_a_deleted_repository(storage: RunningStorage) -> None:
     """A repository that was deleted holds nothing any more."""
     oid = await storage.write(1, b"data")
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=2), timeout=STEP_SECONDS)
-    assert (await failure(copy(storage, 1, 2, oid))).reason == "REPOSITORY_NOT_FOUND"
+    await storage.delete_repository(2)
+    assert (await failure(storage.copy(1, 2, oid))).reason == "REPOSITORY_NOT_FOUND"

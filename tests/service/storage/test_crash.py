@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 
 import grpc
 import pytest
@@ -12,13 +12,10 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
-from services.database.engine import create_engine
-from services.storage.blob_names import oid_of as oid_in
 from services.storage.index import objects
-from services.storage.index.schema import SCHEMA
-from tests.service.storage.conftest import Sql
+from tests.service.storage.conftest import Sql, connected
 from tests.support.health import is_serving
-from tests.support.storage import StorageClient, StorageProcess, oid_of, upload
+from tests.support.storage import StorageClient, StorageProcess, finish, oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
@@ -42,13 +39,7 @@ async def fails(call: Awaitable[object]) -> None:
 async def test_killed_amid_an_upload(process: StorageProcess, client: StorageClient) -> None:
     """The bytes of a killed upload must be swept after the next start (trap-2)."""
     await process.start()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        for message in upload(1, "0" * 64, 1 << 30, [b"x" * CHUNK_BYTES] * 3):
-            yield message
-        await asyncio.Event().wait()
-
-    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=STEP_SECONDS))
+    call = await client.begin(*upload(1, "0" * 64, 1 << 30, [b"x" * CHUNK_BYTES] * 3))
     await until(lambda: client.root.exists() and any(path.stat().st_size for path in client.incoming()))
     await process.stop()
     await fails(call)
@@ -99,8 +90,7 @@ async def test_killed_between_tombstone_and_bytes(
     """Bytes of an object that is removed and purged already go after the next start."""
     await process.start()
     oid = await client.write(1, b"data")
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    async with engine.connect() as connection:
+    async with connected(database_url) as connection:
         await objects.hold_deletions(connection)
         await client.delete(1, oid)
         await client.purge(1, oid)
@@ -109,7 +99,6 @@ async def test_killed_between_tombstone_and_bytes(
         # Whoever holds deletions, such as a backup, may still read it.
         assert client.path(oid).exists()
         await process.stop()
-    await engine.dispose()
     assert client.path(oid).exists()
     assert await sql("SELECT count(*) FROM storage.discards") == "1"
     await process.start()
@@ -153,30 +142,19 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
             assert oid_of(await client.read(1, oid)) == oid
     kept = "SELECT oid FROM storage.objects WHERE removed_at IS NULL OR bin_until IS NOT NULL ORDER BY oid"
     oids = (await sql(kept)).split()
-    await until(lambda: [oid_in(path.name) for path in client.files()] == oids)
+    await until(lambda: client.oids() == oids)
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
 
 
 async def test_terminated(process: StorageProcess, client: StorageClient) -> None:
     """SIGTERM lets an upload that goes on finish within the bound, and the process ends with 0."""
     await process.start()
-    started, go_on = asyncio.Event(), asyncio.Event()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
-        yield header
-        yield first
-        started.set()
-        await go_on.wait()
-        yield second
-
-    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=STEP_SECONDS))
-    await started.wait()
+    header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
+    call = await client.begin(header, first)
     await until(lambda: bool(client.incoming()))
     stopping = asyncio.create_task(process.stop(signal.SIGTERM))
     await until_answer(expected=False, ask=lambda: is_serving(client.channel))
-    go_on.set()
-    assert (await call).object.size == 4
+    assert (await finish(call, second)).size == 4
     assert await stopping == 0
     assert client.files() == [client.path(oid_of(b"data"))]
 

@@ -6,17 +6,13 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import from_rpc_error
-from services.database.engine import create_engine
 from services.storage.index import objects
-from services.storage.index.schema import SCHEMA
-from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, StorageClient, failure, oid_of, running_storage
+from tests.service.storage.conftest import Sql, connected
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 MISSING, REMOVED = pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
@@ -29,12 +25,6 @@ async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
     """A storage service on a disk, empty, that keeps nothing in bins."""
     async with running_storage(database_url, tmp_path, storage_bin_days=0) as running:
         yield running
-
-
-async def delete_repository(storage: StorageClient, repository_id: int) -> int:
-    """Forget a repository and return how many objects it held."""
-    request = pb.DeleteRepositoryRequest(repository_id=repository_id)
-    return (await storage.stub.DeleteRepository(request, timeout=STEP_SECONDS)).object_count
 
 
 async def test_tombstone(storage: RunningStorage) -> None:
@@ -76,11 +66,11 @@ async def test_repository_is_forgotten(storage: RunningStorage) -> None:
     own, shared, removed = [await storage.write(1, content) for content in (b"own", b"shared", b"removed")]
     await storage.write(2, b"shared")
     await storage.delete(1, removed)
-    assert await delete_repository(storage, 1) == 2
+    assert await storage.delete_repository(1) == 2
     assert await storage.statuses(1, own, shared, removed) == [MISSING] * 3
     await until(lambda: len(storage.files()) == 1)
     assert await storage.read(2, shared) == b"shared"
-    assert await delete_repository(storage, 1) == 0
+    assert await storage.delete_repository(1) == 0
 
 
 async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, sql: Sql) -> None:
@@ -89,21 +79,19 @@ async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, s
     path = storage.path(stuck)
     path.unlink()
     (path / "within").mkdir(parents=True)
-    assert await delete_repository(storage, 1) == 40
+    assert await storage.delete_repository(1) == 40
     await until(lambda: storage.files() == [])
     await until_answer("1|1", lambda: sql(WAITING))
     shutil.rmtree(path)
     await sql("UPDATE storage.discards SET due_at = now()")
-    await delete_repository(storage, 1)  # which wakes the sweep
+    await storage.delete_repository(1)  # which wakes the sweep
     await until_answer("0|0", lambda: sql(WAITING))
 
 
 async def test_nothing_is_written_into_a_deleted_repository(storage: RunningStorage) -> None:
     """A write with a right that was given before the removal is refused and leaves nothing behind."""
-    await delete_repository(storage, 1)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await storage.write(1, b"late")
-    error = from_rpc_error(caught.value)
+    await storage.delete_repository(1)
+    error = await failure(storage.write(1, b"late"))
     assert (error.status.name, error.reason) == ("NOT_FOUND", "REPOSITORY_NOT_FOUND")
     await until(lambda: storage.files() == [])
     await storage.write(2, b"late")
@@ -113,18 +101,16 @@ async def test_bytes_stay_while_deletions_are_held_back(storage: RunningStorage,
     """While a backup runs, removals are answered as ever and uploads go on; the bytes go when it has ended."""
     removed, again, forgotten = [await storage.write(1, data) for data in (b"removed", b"again", b"forgotten")]
     before = storage.files()
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    async with engine.connect() as connection:
+    async with connected(database_url) as connection:
         await objects.hold_deletions(connection)
         await connection.commit()
         await storage.delete(1, removed)
         await storage.delete(1, again)
-        await delete_repository(storage, 1)
+        await storage.delete_repository(1)
         assert await storage.statuses(1, removed, forgotten) == [MISSING, MISSING]
         await storage.write(2, b"again")
         assert set(before) < set(storage.files())
-    await engine.dispose()
-    await delete_repository(storage, 3)
+    await storage.delete_repository(3)
     await until(lambda: len(storage.files()) == 1)
     assert storage.files() == [storage.path(again)]
     assert await storage.read(2, again) == b"again"
@@ -136,9 +122,8 @@ async def test_large_repository_is_forgotten(storage: RunningStorage, sql: Sql) 
         "INSERT INTO storage.objects (repository_id, oid, size) "
         "SELECT 1 + n % 2, encode(sha256(n::text::bytea), 'hex'), 1 FROM generate_series(1, 5000) n"
     )
-    assert await delete_repository(storage, 1) == 2500
-    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1, 2]), timeout=STEP_SECONDS)
-    assert [each.object_count for each in usage.repositories] == [0, 2500]
+    assert await storage.delete_repository(1) == 2500
+    assert [(await storage.usage(each)).object_count for each in (1, 2)] == [0, 2500]
 
 
 async def test_removals_and_uploads_of_one_oid_at_once(storage: RunningStorage) -> None:

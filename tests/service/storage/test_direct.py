@@ -6,7 +6,6 @@ from functools import partial
 
 import httpx
 import pytest
-from sqlalchemy.engine import make_url
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason
@@ -15,7 +14,7 @@ from tests.support.garbage import collect
 from tests.support.postgres import TestPostgres
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import failure, oid_of
-from tests.support.waiting import STEP_SECONDS, until, until_answer
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
@@ -55,10 +54,7 @@ async def direct(
 @pytest.fixture
 def tables(postgres: TestPostgres, direct: DirectStorage) -> Tables:
     """Return a function that finds the rows of an object in that service's database."""
-    database = make_url(direct.database_url.get_secret_value()).database
-    assert database is not None
-    execute = partial(postgres.execute, database=database)
-    return lambda table, data: Table(table, data, execute)
+    return lambda table, data: Table(table, data, partial(postgres.execute_at, direct.database_url))
 
 
 async def test_what_was_brought_is_held_when_it_is_confirmed(direct: DirectStorage) -> None:
@@ -183,14 +179,9 @@ async def test_confirming_in_a_wrong_size_spoils_nothing(direct: DirectStorage) 
     """A client with a wrong size must get an error, but the bytes stay for a client that knows the right size."""
     repository, data = new_repository(), some_bytes()
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
-    wrong = pb.ConfirmObjectRequest(repository_id=repository, oid=oid_of(data), size=len(data) - 1)
-    assert (
-        await failure(direct.service.stub.ConfirmObject(wrong, timeout=STEP_SECONDS))
-    ).reason == Reason.OBJECT_NOT_FOUND
+    assert (await failure(direct.confirm(repository, data, size=999))).reason == Reason.OBJECT_NOT_FOUND
     await direct.confirm(repository, data)
-    assert (
-        await failure(direct.service.stub.ConfirmObject(wrong, timeout=STEP_SECONDS))
-    ).reason == Reason.OBJECT_NOT_FOUND
+    assert (await failure(direct.confirm(repository, data, size=999))).reason == Reason.OBJECT_NOT_FOUND
 
 
 async def test_bytes_that_the_store_does_not_vouch_for_are_given_up(direct: DirectStorage, tables: Tables) -> None:
@@ -203,11 +194,7 @@ async def test_bytes_that_the_store_does_not_vouch_for_are_given_up(direct: Dire
         await upload.finish()
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
     assert await tables("uploads", data).get("name") == ""
-    await until(lambda: _nothing_stored(direct, data))
-
-
-async def _nothing_stored(direct: DirectStorage, data: bytes) -> bool:
-    return await direct.stored(data) == []
+    await until_answer([], lambda: direct.stored(data))
 
 
 async def test_an_object_that_was_removed_meanwhile_stays_removed(direct: DirectStorage) -> None:
@@ -253,9 +240,7 @@ async def test_a_repository_that_was_deleted_meanwhile_gets_nothing(direct: Dire
     """No address is signed for it, and what was brought is not confirmed."""
     repository, data = new_repository(), some_bytes()
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
-    await direct.service.stub.DeleteRepository(
-        pb.DeleteRepositoryRequest(repository_id=repository), timeout=STEP_SECONDS
-    )
+    await direct.service.delete_repository(repository)
     assert (await failure(direct.confirm(repository, data))).reason == Reason.REPOSITORY_NOT_FOUND
     for ask in (direct.sign, direct.found_and_signed):
         signing = ask(repository, (oid_of(data), len(data)), intent=WRITE)
@@ -345,7 +330,7 @@ async def test_what_is_not_confirmed_is_swept_a_day_after_its_end(direct: Direct
     await tables("uploads", kept).set("expires_at = now() - interval '23 hours'")
     # Whatever wants a sweep.
     await direct.service.delete(repository, await direct.bring(repository, some_bytes()))
-    await until(lambda: _nothing_stored(direct, data))
+    await until_answer([], lambda: direct.stored(data))
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
     await direct.confirm(repository, kept)
 
@@ -358,18 +343,14 @@ async def test_what_is_put_again_after_its_removal_is_removed_again(direct: Dire
     await direct.confirm(repository, data)
     await direct.service.delete(repository, oid_of(data))
     await direct.service.purge(repository, oid_of(data))
-    await until(lambda: _nothing_stored(direct, data))
+    await until_answer([], lambda: direct.stored(data))
     assert await direct.put(signed, data) == 200
     discards = tables("discards", data)
     assert await discards.get("due_at = writable_until AND due_at > now()") == "t"
     await discards.set("due_at = now(), writable_until = now()")
     await direct.service.delete(repository, await direct.bring(repository, some_bytes()))
-    await until(lambda: _nothing_stored(direct, data))
-
-    async def is_forgotten() -> bool:
-        return not await discards.get("name")
-
-    await until(is_forgotten)
+    await until_answer([], lambda: direct.stored(data))
+    await until_answer("", lambda: discards.get("name"))
 
 
 async def test_bytes_are_counted(direct: DirectStorage) -> None:
@@ -377,10 +358,8 @@ async def test_bytes_are_counted(direct: DirectStorage) -> None:
     repository, data = new_repository(), some_bytes()
 
     async def usage() -> tuple[int, int]:
-        answer = await direct.service.stub.GetUsage(
-            pb.GetUsageRequest(repository_ids=[repository]), timeout=STEP_SECONDS
-        )
-        return answer.repositories[0].bytes_in_today, answer.repositories[0].bytes_out_today
+        answer = await direct.service.usage(repository)
+        return answer.bytes_in_today, answer.bytes_out_today
 
     signed = await direct.upload_url(repository, data)
     assert await direct.put(signed, data) == 200

@@ -126,7 +126,7 @@ async def test_no_probe_where_all_is_relayed(seaweedfs: SeaweedFS, starting: Sta
     async with starting(storage_transfer="auto") as direct:
         await _moves_by_relay(direct)
         for intent in (READ, WRITE):
-            assert not (await direct.stat(1, intent=intent)).is_signed
+            assert not (await direct.service.stat(1, intent=intent)).is_signed
     assert not any("X-Amz-Signature" in line for line in proxy.requests)
     async with starting(storage_transfer="auto", storage_public_endpoint=seaweedfs.endpoint) as direct:
         await direct.wait_signing(READ, WRITE)

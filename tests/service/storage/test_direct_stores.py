@@ -39,7 +39,7 @@ async def test_azure_signs_downloads(azurite: Azurite, database_url: SecretStr, 
     ):
         direct = DirectStorage(service, await open_object_store(url), database_url, http)
         await direct.wait_signing(READ)
-        assert not (await direct.stat(1, intent=WRITE)).is_signed
+        assert not (await direct.service.stat(1, intent=WRITE)).is_signed
         data = some_bytes()
         oid = await service.write(1, data)
         [download] = await direct.sign(1, (oid, len(data)), intent=READ)

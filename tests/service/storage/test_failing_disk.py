@@ -15,7 +15,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.programs import needed
 from tests.support.storage import StorageClient, StorageProcess, oid_of
@@ -74,7 +73,7 @@ async def test_calls_to_the_disk_fail_amid_uploads(
         return lambda: len(acknowledged) > count
 
     def only_files_of(oids: list[str]) -> Callable[[], bool]:
-        return lambda: [oid_in(path.name) for path in client.files()] == oids
+        return lambda: client.oids() == oids
 
     for number in range(ROUNDS):
         await process.start()

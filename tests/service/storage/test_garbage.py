@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+import grpc
 import pytest
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from sqlalchemy import text
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.database.engine import create_engine
 from services.storage.index import collections
-from services.storage.index.schema import SCHEMA
-from tests.service.storage.conftest import Sql
+from tests.service.storage.conftest import Sql, connected
 from tests.support.garbage import answer_to, collect, digest_of, header, refused, retained
-from tests.support.storage import RunningStorage, failure, running_storage
+from tests.support.storage import RunningStorage, StorageClient, failure, running_storage
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+Call = grpc.aio.StreamStreamCall[pb.CollectGarbageRequest, pb.CollectGarbageResponse]
 DAY_SECONDS = 24 * 3600
 NOBODY = "0" * 64
 MANY = """
@@ -34,18 +34,10 @@ VERY_MANY = MANY.replace("1000", "60000")
 
 
 async def announce(
-    storage: RunningStorage, *oids: str, intent: pb.Intent.ValueType = pb.INTENT_WRITE
+    storage: StorageClient, *oids: str, intent: pb.Intent.ValueType = pb.INTENT_WRITE
 ) -> list[pb.ObjectStatus.ValueType]:
     """Announce a transfer of objects of one byte to or from the first repository, and return their status."""
-    keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=1) for oid in oids]
-    request = pb.BatchStatObjectsRequest(repository_id=1, objects=keys, intent=intent)
-    return [answer.status for answer in (await storage.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects]
-
-
-async def records(storage: RunningStorage) -> list[pb.Object]:
-    """Return the first records of the first repository."""
-    request = pb.ListObjectsRequest(repository_id=1, limit=1000)
-    return list((await storage.stub.ListObjects(request, timeout=STEP_SECONDS)).objects)
+    return [answer.status for answer in (await storage.stat(1, *((oid, 1) for oid in oids), intent=intent)).objects]
 
 
 async def nothing_staged(sql: Sql) -> bool:
@@ -58,7 +50,7 @@ async def test_a_dry_run_tells_and_changes_nothing(storage: RunningStorage, sql:
     """The summary counts what would go, and what of it other repositories still need."""
     kept, garbage, shared = [await storage.write(1, os.urandom(size)) for size in (10, 200, 3000)]
     await storage.write(2, await storage.read(1, shared))
-    before = await records(storage)
+    before = await storage.records(1)
     times = {entry.oid: entry.created_at for entry in before}
     found = await collect(storage, [kept, NOBODY], listed=True)
     summary = found.summary
@@ -68,7 +60,7 @@ async def test_a_dry_run_tells_and_changes_nothing(storage: RunningStorage, sql:
     assert (summary.oldest_created_at, summary.newest_created_at) == (times[garbage], times[shared])
     assert [entry.oid for entry in found.garbage] == sorted([garbage, shared])
     assert found.result is None
-    assert await records(storage) == before
+    assert await storage.records(1) == before
     assert await nothing_staged(sql)
 
 
@@ -80,7 +72,7 @@ async def test_garbage_goes_to_the_bin(storage: RunningStorage, sql: Sql) -> Non
     assert found.progress == [found.result]
     error = await failure(storage.read(1, garbage))
     assert (error.reason, error.metadata["removal_reason"]) == ("OBJECT_REMOVED", "no ref names it")
-    [tombstone] = [entry for entry in await records(storage) if entry.oid == garbage]
+    [tombstone] = [entry for entry in await storage.records(1) if entry.oid == garbage]
     assert (tombstone.is_collected, tombstone.removed_by) == (True, "alice")
     assert tombstone.bin_until.seconds - tombstone.removed_at.seconds == 30 * DAY_SECONDS
     assert await storage.read(1, kept) == b"kept"
@@ -166,7 +158,7 @@ async def test_an_announcement_brings_garbage_back(storage: RunningStorage, size
     assert await announce(storage, oid, NOBODY, intent=pb.INTENT_READ) == [REMOVED, MISSING]
     assert await announce(storage, oid, NOBODY) == [PRESENT, MISSING]
     assert await storage.read(1, oid) == data
-    assert not (await records(storage))[0].HasField("removed_at")
+    assert not (await storage.records(1))[0].HasField("removed_at")
     await collect(storage, [NOBODY], apply=True)
     assert await storage.statuses(1, oid) == [PRESENT]
 
@@ -178,7 +170,7 @@ async def test_an_upload_brings_garbage_back(storage: RunningStorage, streamed: 
     await collect(storage, [NOBODY], apply=True)
     await storage.write(1, b"data", streamed=streamed)
     assert await storage.read(1, oid) == b"data"
-    [record] = await records(storage)
+    [record] = await storage.records(1)
     assert not record.is_collected
     assert not record.removal_reason
     await until(lambda: len(storage.files()) == 1)
@@ -244,8 +236,7 @@ async def test_what_people_do_with_garbage(storage: RunningStorage) -> None:
     assert (tombstone.is_collected, tombstone.removal_reason) == (False, "a licence")
     assert await announce(storage, purged, banned) == [MISSING, REMOVED]
     assert (await failure(storage.write(1, b"2"))).reason == "OBJECT_REMOVED"
-    request = pb.CopyObjectsRequest(repository_id=2, to_repository_id=1, oids=[copied])
-    assert list((await storage.stub.CopyObjects(request, timeout=STEP_SECONDS)).copied_oids) == [copied]
+    assert list((await storage.copy(2, 1, copied)).copied_oids) == [copied]
     assert await storage.read(1, copied) == b"3"
 
 
@@ -254,8 +245,7 @@ async def test_what_was_copied_is_spared(storage: RunningStorage, sql: Sql) -> N
     oid = await storage.write(1, b"data")
     await storage.write(2, b"data")
     await sql("UPDATE storage.objects SET created_at = now() - interval '1 day'")
-    request = pb.CopyObjectsRequest(repository_id=2, to_repository_id=1, oids=[oid])
-    await storage.stub.CopyObjects(request, timeout=STEP_SECONDS)
+    await storage.copy(2, 1, oid)
     await collect(storage, [NOBODY], apply=True, grace=3600)
     await collect(storage, [NOBODY], repository_id=2, apply=True, grace=3600)
     assert await storage.statuses(1, oid) == [PRESENT]
@@ -270,11 +260,8 @@ async def test_too_much_at_once(
 ) -> None:
     """More than the percentage, of the objects or of the bytes, removes nothing; a dry run tells it all the same."""
     garbage, kept = [await storage.write(repository_id, os.urandom(size)) for size in sizes]
-    if sizes[0] > sizes[1]:
-        more = [await storage.write(repository_id, os.urandom(size)) for size in (9, 10)]
-        kept_oids = [kept, *more]
-    else:
-        kept_oids = [kept]
+    more = (9, 10) if sizes[0] > sizes[1] else ()
+    kept_oids = [kept, *[await storage.write(repository_id, os.urandom(size)) for size in more]]
     assert (await collect(storage, kept_oids, most=most, repository_id=repository_id)).summary.garbage_count == 1
     call = collect(storage, kept_oids, most=most, apply=True, repository_id=repository_id)
     if is_refused:
@@ -378,7 +365,7 @@ async def test_many_objects(storage: RunningStorage, sql: Sql, monkeypatch: pyte
     """More objects than a page, and than a transaction, are told and removed, and come back."""
     monkeypatch.setattr(collections, "PAGE", 70)
     await sql(MANY)
-    oids = [entry.oid for entry in await records(storage)]
+    oids = [entry.oid for entry in await storage.records(1)]
     kept = oids[::5]
     found = await collect(storage, kept, apply=True, listed=True)
     assert (found.summary.garbage_count, found.summary.held_count) == (800, 1000)
@@ -393,7 +380,7 @@ async def test_many_objects(storage: RunningStorage, sql: Sql, monkeypatch: pyte
         <= 200
     )
     assert (await collect(storage, oids, apply=True)).result == pb.CollectionResult(returned_count=800)
-    assert not any(entry.HasField("removed_at") for entry in await records(storage))
+    assert not any(entry.HasField("removed_at") for entry in await storage.records(1))
     assert await nothing_staged(sql)
 
 
@@ -416,66 +403,55 @@ async def test_a_large_repository(storage: RunningStorage, sql: Sql) -> None:
 async def test_one_collection_at_a_time(storage: RunningStorage, database_url: SecretStr, sql: Sql) -> None:
     """A second collection of the repository is refused while one goes on; one of another repository is not."""
     oid = await storage.write(1, b"data")
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    try:
-        async with engine.begin() as connection:
-            await connection.execute(text("SELECT FROM storage.objects WHERE oid = :oid FOR UPDATE"), {"oid": oid})
-            first = asyncio.ensure_future(collect(storage, [NOBODY], apply=True))
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            await until_answer("1", partial(sql, waiting))
-            error = await refused(collect(storage, [NOBODY]))
-            assert (error.status.name, error.reason) == ("ABORTED", "COLLECTION_RUNNING")
-            await collect(storage, [NOBODY], repository_id=2)
-        assert (await first).result == pb.CollectionResult(removed_count=1, removed_bytes=4)
-    finally:
-        await engine.dispose()
+    async with connected(database_url) as connection:
+        await connection.execute(text("SELECT FROM storage.objects WHERE oid = :oid FOR UPDATE"), {"oid": oid})
+        first = asyncio.ensure_future(collect(storage, [NOBODY], apply=True))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        await until_answer("1", partial(sql, waiting))
+        error = await refused(collect(storage, [NOBODY]))
+        assert (error.status.name, error.reason) == ("ABORTED", "COLLECTION_RUNNING")
+        await collect(storage, [NOBODY], repository_id=2)
+    assert (await first).result == pb.CollectionResult(removed_count=1, removed_bytes=4)
     await collect(storage, [NOBODY])
+
+
+async def _tell_nobody(call: Call) -> None:
+    """Send a list that retains nothing, and take the summary."""
+    for message in retained([NOBODY]):
+        await call.write(message)
+    await call.done_writing()
+    answer = await call.read()
+    assert isinstance(answer, pb.CollectGarbageResponse)
+    assert answer.HasField("summary")
 
 
 async def test_a_collection_begins_with_its_header(storage: RunningStorage, sql: Sql) -> None:
     """A caller that sends its list slowly keeps one collection of its repository, and not all of the service."""
-    may_end = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[pb.CollectGarbageRequest]:
-        yield header(1)
-        await may_end.wait()
-        for message in retained([NOBODY]):
-            yield message
-
-    first = asyncio.ensure_future(anext(aiter(storage.stub.CollectGarbage(slowly(), timeout=STEP_SECONDS))))
+    call = storage.stub.CollectGarbage(timeout=STEP_SECONDS)
+    await call.write(header(1))
     await until_answer("1", partial(sql, "SELECT count(*) FROM storage.collections"))
     error = await refused(collect(storage, [NOBODY]))
     assert error.reason == "COLLECTION_RUNNING"
     await collect(storage, [NOBODY], repository_id=2)
-    may_end.set()
-    assert (await first).HasField("summary")
+    await _tell_nobody(call)
 
 
 async def test_the_connection_of_a_collection_is_lost(storage: RunningStorage, sql: Sql) -> None:
     """A collection whose lock is gone removes what is garbage all the same, and ends as one of an outage does."""
     oid = await storage.write(1, b"data")
-    may_go_on = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[pb.CollectGarbageRequest]:
-        yield header(1, apply=True)
-        await may_go_on.wait()
-        for message in retained([NOBODY]):
-            yield message
-
-    call = storage.stub.CollectGarbage(slowly(), timeout=STEP_SECONDS)
-    told = asyncio.ensure_future(anext(aiter(call)))
+    call = storage.stub.CollectGarbage(timeout=STEP_SECONDS)
+    await call.write(header(1, apply=True))
     await until_answer("1", partial(sql, "SELECT count(*) FROM storage.collections"))
     await sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_try_advisory_lock(%'")
-    may_go_on.set()
-    assert (await told).HasField("summary")
+    await _tell_nobody(call)
     error = await failure(_rest(call))
     assert error.reason == "UNAVAILABLE"
     assert await storage.statuses(1, oid) == [REMOVED]
     assert (await collect(storage, [NOBODY])).summary.held_count == 0
 
 
-async def _rest(call: AsyncIterable[pb.CollectGarbageResponse]) -> None:
-    async for _ in call:
+async def _rest(call: Call) -> None:
+    while await call.read() is not grpc.aio.EOF:
         pass
 
 

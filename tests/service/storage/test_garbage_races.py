@@ -12,21 +12,19 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError
 from tests.service.storage.conftest import Sql
-from tests.service.storage.test_garbage import MANY, NOBODY, nothing_staged
+from tests.service.storage.test_garbage import MANY, NOBODY, announce, nothing_staged
 from tests.support.garbage import Collected, collect, header, retained
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of
 from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, REMOVED, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_REMOVED, pb.OBJECT_STATUS_MISSING
+GARBAGE = "SELECT count(*) FROM storage.objects WHERE is_collected"
 AGED = "UPDATE storage.objects SET created_at = now() - interval '1 day', used_at = NULL WHERE removed_at IS NULL"
 
 
 async def announced(storage: StorageClient, oids: list[str]) -> set[str]:
     """Return which of these objects a client need not upload."""
-    keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=1) for oid in oids]
-    request = pb.BatchStatObjectsRequest(repository_id=1, objects=keys, intent=pb.INTENT_WRITE)
-    answers = (await storage.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects
-    return {oid for oid, answer in zip(oids, answers, strict=True) if answer.status == PRESENT}
+    return {oid for oid, status in zip(oids, await announce(storage, *oids), strict=True) if status == PRESENT}
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -65,12 +63,12 @@ async def test_a_killed_collection_goes_on(process: StorageProcess, client: Stor
     with pytest.raises(grpc.aio.AioRpcError):
         [response async for response in call]
     await sql("DROP TRIGGER dawdle ON storage.objects")
-    removed = int(await sql("SELECT count(*) FROM storage.objects WHERE is_collected"))
+    removed = int(await sql(GARBAGE))
     assert 0 < removed < 1000 - len(kept)
     await process.start()
     again = await collect(client, kept, apply=True)
     assert again.result is not None
-    assert again.result.removed_count == await _garbage_count(sql) - removed
+    assert again.result.removed_count == int(await sql(GARBAGE)) - removed
     assert set(await client.statuses(1, *kept)) == {PRESENT}
     # The list of the killed collection is forgotten a day later.
     assert await sql("SELECT count(*) FROM storage.collections") == "1"
@@ -113,7 +111,7 @@ async def test_kills_at_random_moments(process: StorageProcess, client: StorageC
         for outcome in await asyncio.gather(*started, return_exceptions=True):
             assert outcome is None or isinstance(outcome, Collected | ServiceError | grpc.aio.AioRpcError)
         await process.start()
-        removed += int(await sql("SELECT count(*) FROM storage.objects WHERE is_collected"))
+        removed += int(await sql(GARBAGE))
         assert set(await client.statuses(1, *kept, *promised)) == {PRESENT}
         for oid, content in zip(oids, contents, strict=True):
             if oid in kept | promised:
@@ -157,7 +155,3 @@ async def test_garbage_of_the_journal(process: StorageProcess, client: StorageCl
     for content in contents:
         await client.write(1, content)
     assert set(await client.statuses(1, *oids)) == {PRESENT}
-
-
-async def _garbage_count(sql: Sql) -> int:
-    return int(await sql("SELECT count(*) FROM storage.objects WHERE is_collected"))

@@ -16,7 +16,7 @@ from tests.service.storage.conftest import Sql
 from tests.service.storage.test_garbage import NOBODY
 from tests.service.storage.test_garbage_races import AGED, announced
 from tests.support.garbage import Collected, collect
-from tests.support.storage import RunningStorage, failure, running_storage
+from tests.support.storage import RunningStorage, failure, two_storages
 from tests.support.waiting import STEP_SECONDS
 
 PRESENT = pb.OBJECT_STATUS_PRESENT
@@ -27,15 +27,8 @@ WEEK_SECONDS = 7 * 24 * 3600
 @pytest.fixture
 async def replicas(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[list[RunningStorage]]:
     """Two services of one database and one disk."""
-    folders = [tmp_path / "first", tmp_path / "second"]
-    for folder in folders:
-        folder.mkdir()
-    url = (tmp_path / "bytes").as_uri()
-    async with (
-        running_storage(database_url, folders[0], storage_url=url) as first,
-        running_storage(database_url, folders[1], storage_url=url) as second,
-    ):
-        yield [first, second]
+    async with two_storages(database_url, tmp_path) as running:
+        yield running
 
 
 async def test_collections_of_two_replicas(replicas: list[RunningStorage], sql: Sql) -> None:
@@ -133,7 +126,7 @@ async def test_a_turn_that_failed_or_was_left(replicas: list[RunningStorage], sq
     assert not (await turn(replicas[1], "two", outcome=DONE)).is_taken
     assert (await turn(replicas[0], "three")).is_taken
     assert (await turn(replicas[0], "two", repository_id=2)).is_taken
-    await replicas[0].stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
+    await replicas[0].delete_repository(1)
     assert await sql("SELECT string_agg(repository_id::text, ' ') FROM storage.collection_turns") == "2"
 
 

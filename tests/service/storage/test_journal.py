@@ -5,8 +5,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,15 +13,12 @@ import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.database.engine import create_engine
 from services.storage.backends.disk import DiskBackend, durable
 from services.storage.blob_names import new_name
-from services.storage.blob_names import oid_of as oid_in
 from services.storage.index import advisory_locks
-from services.storage.index.schema import SCHEMA
 from services.storage.journal import journal
 from services.storage.journal.segment import Segment, segments
-from tests.service.storage.conftest import Sql
+from tests.service.storage.conftest import Sql, connected
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, failure, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -231,13 +227,12 @@ async def test_a_disk_that_fails_once(
             patched.setattr("services.storage.journal.segment._sync", refuse)
         else:
             patched.setattr(os, step, refuse)
-        message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=2000, data=failing)
-        error = await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
+        error = await failure(storage.write(1, failing))
     assert error.reason == ("STORAGE_FULL" if number == errno.ENOSPC else "UNAVAILABLE")
     await storage.write(1, after)
     await until(lambda: storage.segments() == [])
     assert await storage.statuses(1, oid_of(before), oid_of(failing), oid_of(after)) == [PRESENT, MISSING, PRESENT]
-    assert [oid_in(path.name) for path in storage.files()] == sorted([oid_of(before), oid_of(after)])
+    assert storage.oids() == sorted([oid_of(before), oid_of(after)])
     assert [await storage.read(1, oid_of(each)) for each in (before, after)] == [before, after]
 
 
@@ -248,21 +243,10 @@ async def test_something_in_the_place_of_a_folder_keeps_no_segment(storage: Runn
     failing = b"of another folder".ljust(2000)
     folder = storage.path(oid_of(failing)).parents[1]
     folder.write_bytes(b"in the way")
-    message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=2000, data=failing)
-    assert (await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))).reason == "INTERNAL"
+    assert (await failure(storage.write(1, failing))).reason == "INTERNAL"
     await until(lambda: storage.segments() == [])
     folder.unlink()
     assert await storage.read(1, await storage.write(1, failing)) == failing
-
-
-@asynccontextmanager
-async def held(database_url: SecretStr, name: str) -> AsyncIterator[None]:
-    """Hold a lock of the index, which commits wait for."""
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    async with engine.begin() as connection:
-        await advisory_locks.lock(connection, alone=[name])
-        yield
-    await engine.dispose()
 
 
 async def test_a_segment_that_was_taken_over_meanwhile(
@@ -271,9 +255,10 @@ async def test_a_segment_that_was_taken_over_meanwhile(
     """Whoever takes it over removes what is not committed: no commit comes after that, and the next upload succeeds."""
     await storage.write(1, b"before")
     data = b"late"
-    async with held(database_url, oid_of(data)):
-        message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(data), size=len(data), data=data)
-        call = asyncio.ensure_future(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
+    async with connected(database_url) as connection:
+        # Commits wait for it.
+        await advisory_locks.lock(connection, alone=[oid_of(data)])
+        call = asyncio.ensure_future(storage.write(1, data))
         await until(lambda: storage.path(oid_of(data)).exists())
         await sql("DELETE FROM storage.journal_segments")
     assert (await failure(call)).reason == "UNAVAILABLE"

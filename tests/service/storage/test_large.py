@@ -8,7 +8,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
 from tests.support.storage import StorageClient, StorageProcess, upload
-from tests.support.waiting import LONG_SECONDS, STEP_SECONDS
+from tests.support.waiting import LONG_SECONDS
 
 GIB = 1024**3
 SIZE = 4 * GIB + 3
@@ -54,11 +54,7 @@ async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: St
 
     assert await client.read(1, OID, offset=4 * GIB - 2) == b"\0\0end"
     assert await client.read(1, OID, offset=4 * GIB + 1, length=1) == b"n"
-    keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=OID)]
-    answer = await client.stub.BatchStatObjects(
-        pb.BatchStatObjectsRequest(repository_id=1, objects=keys), timeout=STEP_SECONDS
-    )
-    assert answer.objects[0].size == SIZE
-    usage = await client.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-    assert usage.repositories[0].object_bytes == SIZE + 3 * CHUNK_BYTES
-    assert usage.repositories[0].bytes_out_today > GIB
+    assert (await client.stat(1, (OID, 0))).objects[0].size == SIZE
+    usage = await client.usage(1)
+    assert usage.object_bytes == SIZE + 3 * CHUNK_BYTES
+    assert usage.bytes_out_today > GIB

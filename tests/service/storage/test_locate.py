@@ -27,10 +27,9 @@ async def _locate(storage: RunningStorage, asked: pb.LocateObjectRequest) -> pb.
 
 async def _wait_counted(storage: RunningStorage, size: int, repository_id: int = 1) -> None:
     """Wait until so many bytes count as read; a count that is just being kept may be told as less."""
-    request = pb.GetUsageRequest(repository_ids=[repository_id])
 
     async def counted() -> int:
-        return (await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].bytes_out_today
+        return (await storage.usage(repository_id)).bytes_out_today
 
     await until_answer(size, counted)
 

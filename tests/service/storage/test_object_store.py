@@ -14,7 +14,7 @@ from services.storage.backends.object_store.opening import open_object_store
 from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES, PartedUpload
 from services.storage.blob_names import new_name
 from tests.conftest import BackendFactory
-from tests.service.storage.test_backend_suite import put
+from tests.service.storage.test_backend_suite import get, put
 from tests.support.azurite import Azurite
 from tests.support.seaweedfs import BUCKET, SeaweedFS
 from tests.support.storage import oid_of
@@ -22,12 +22,6 @@ from tests.support.storage import oid_of
 
 class GivenUp(Exception):
     """Whatever ends an upload."""
-
-
-async def get(backend: ObjectStoreBackend, name: str, offset: int, length: int) -> bytes:
-    """Read bytes."""
-    async with backend.open(name) as stored:
-        return b"".join([chunk async for chunk in stored.chunks(offset, length)])
 
 
 @pytest.fixture(params=["seaweedfs_backend", pytest.param("azurite_backend", marks=pytest.mark.drill)])

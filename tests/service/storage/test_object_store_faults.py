@@ -18,7 +18,9 @@ from services.storage.backends.object_store.deadlines import CHECK_SECONDS
 from services.storage.backends.object_store.keys import key_of
 from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES
 from services.storage.blob_names import new_name
-from tests.support.seaweedfs import BUCKET, SeaweedFS, running_seaweedfs
+from tests.service.storage.test_backend_suite import get, put
+from tests.service.storage.test_object_store import uploads_under
+from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 from tests.support.storage import chunks_of, oid_of
 from tests.support.store_proxy import StoreProxy, store_proxy
 from tests.support.waiting import LONG_SECONDS, until
@@ -36,11 +38,7 @@ class Faulty:
 
     async def uploads(self, name: str) -> int:
         """Return how many multipart uploads a name has."""
-        client = self.server.client()
-        key = key_of(self.prefix, name)
-        listed = await asyncio.to_thread(client.list_multipart_uploads, Bucket=BUCKET, Prefix=key)
-        client.close()
-        return len(listed.get("Uploads", []))
+        return len(await uploads_under(self.server, key_of(self.prefix, name)))
 
     async def require_nothing_after_discard(self, name: str) -> None:
         """Discard a name by the way that is well, and see that nothing is left of it."""
@@ -78,22 +76,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_options, "MAX_BACKOFF_SECONDS", 0.2)
     monkeypatch.setattr(client_options, "PIECE_SECONDS", 3.0)
     monkeypatch.setattr(upload, "PIECE_SECONDS", 3.0)
-
-
-async def put(backend: ObjectStoreBackend, data: bytes, *, name: str | None = None) -> str:
-    """Put bytes under a new name."""
-    name = name or new_name(oid_of(data))
-    async with backend.create(name, len(data)) as begun:
-        for chunk in chunks_of(data):
-            await begun.write(chunk)
-        await begun.finish()
-    return name
-
-
-async def get(backend: ObjectStoreBackend, name: str) -> bytes:
-    """Read all bytes of a name."""
-    async with backend.open(name) as stored:
-        return b"".join([chunk async for chunk in stored.chunks(0, stored.size)])
 
 
 async def everything(backend: ObjectStoreBackend, name: str) -> list[object]:

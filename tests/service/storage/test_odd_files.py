@@ -5,11 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.storage.backends.disk.backend import DiskBackend
-from tests.support.storage import RunningStorage, failure, oid_of, upload
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.storage import RunningStorage, failure
+from tests.support.waiting import until
 
 
 @pytest.mark.shared_storage
@@ -37,13 +36,7 @@ async def test_a_disk_that_refuses(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", refuse)
         patched.setattr("services.storage.journal.segment._sync", refuse)
-        header = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(data), size=len(data), data=data)
-        stub = storage.stub
-        error = await failure(
-            stub.WriteObject(upload(1, oid_of(data), len(data), [data[:3], data[3:]]), timeout=STEP_SECONDS)
-            if streamed
-            else stub.WriteWholeObject(header, timeout=STEP_SECONDS)
-        )
+        error = await failure(storage.write(1, data, streamed=streamed))
     assert f"{error.status.name} {error.reason}" == told
     await until(lambda: set(storage.files()) <= set(before))
     assert await storage.read(1, await storage.write(1, data, streamed=streamed)) == data

@@ -1,7 +1,6 @@
 """Postgres goes away for a moment, or the backend does: callers are not told, and nothing is lost."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
 from tests.support.health import NOT_SERVING, SERVING, health
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, oid_of, running_storage, upload
-from tests.support.waiting import STEP_SECONDS, until, until_answer
+from tests.support.storage import RunningStorage, finish, oid_of, running_storage, upload
+from tests.support.waiting import until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS}"
@@ -34,22 +33,17 @@ async def test_connections_are_cut(storage: RunningStorage, sql: Sql) -> None:
         await sql(TERMINATE)
         await storage.delete(2, oid)
         await sql(TERMINATE)
-        await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=2, oid=oid), timeout=STEP_SECONDS)
+        await storage.restore(2, oid, bytes_required=False)
     await until(lambda: storage.files() == [storage.path(oid)])
 
 
 async def test_connection_cut_amid_an_upload(storage: RunningStorage, sql: Sql) -> None:
     """An upload outlives the connections that were there when it began."""
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
-        yield header
-        yield first
-        await until(lambda: bool(storage.incoming()))
-        await sql(TERMINATE)
-        yield second
-
-    await storage.stub.WriteObject(send(), timeout=STEP_SECONDS)
+    header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
+    call = await storage.begin(header, first)
+    await until(lambda: bool(storage.incoming()))
+    await sql(TERMINATE)
+    await finish(call, second)
     assert await storage.read(1, oid_of(b"data")) == b"data"
 
 
@@ -80,11 +74,10 @@ async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sq
     """An upload that is whole is kept, also when its sender does not wait for the answer."""
     await sql(SLOW_COMMIT.format(seconds=3))
     oid = oid_of(b"data")
-    call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=STEP_SECONDS)
-    task = asyncio.ensure_future(call)
+    call = await storage.begin(*upload(1, oid, 4, [b"data"]))
+    await call.done_writing()
     await until(lambda: storage.path(oid).exists())
     call.cancel()
-    await asyncio.wait({task})
     await until(lambda: storage.files() == [storage.path(oid)])
     await until_answer([PRESENT], lambda: storage.statuses(1, oid))
 

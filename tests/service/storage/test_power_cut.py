@@ -15,7 +15,6 @@ import grpc
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of
 from tests.support.waiting import LONG_SECONDS, until, until_answer
@@ -90,7 +89,7 @@ async def test_power_is_cut_amid_uploads(
             acknowledged.add(await client.write(1, data))
 
     def only_files_of(oids: list[str]) -> Callable[[], bool]:
-        return lambda: [oid_in(path.name) for path in client.files()] == oids
+        return lambda: client.oids() == oids
 
     with _disk(tmp_path) as disk:
         for _ in range(ROUNDS):

@@ -4,31 +4,35 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import ServiceError, from_rpc_error
 from services.common.rpc.options import CHUNK_BYTES
-from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.storage.capacity import reservations
 from services.storage.capacity.limits import LimitCache
 from services.storage.capacity.reservations import QuotaReservations
 from services.storage.index import client_uploads
-from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
-from tests.support.direct import DirectStorage, direct_storage
+from tests.support.direct import direct_storage
 from tests.support.garbage import collect
 from tests.support.seaweedfs import SeaweedFS
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage, upload
+from tests.support.storage import (
+    RunningStorage,
+    chunks_of,
+    failure,
+    finish,
+    oid_of,
+    refusal,
+    running_storage,
+    two_storages,
+    upload,
+)
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
@@ -50,31 +54,9 @@ def named(size: int) -> tuple[str, int]:
     return oid_of(os.urandom(16)), size
 
 
-async def refusal(call: Awaitable[object]) -> ServiceError | None:
-    """Return the error that a call fails with; None if it succeeds."""
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        return from_rpc_error(error)
-    return None
-
-
-@asynccontextmanager
-async def two_services(
-    database_url: SecretStr,
-    folder: Path,
-    **settings: Any,  # noqa: ANN401 - the settings of the service, which checks them
-) -> AsyncIterator[list[RunningStorage]]:
-    """Two services on one database and one store, in whose repositories 100 MB may be held by default."""
-    folders = folder / "a", folder / "b"
-    for each in folders:
-        each.mkdir()
-    settings = {"storage_url": (folder / "bytes").as_uri(), "storage_quota": 100 * MEGABYTE, **settings}
-    async with (
-        running_storage(database_url, folders[0], **settings) as here,
-        running_storage(database_url, folders[1], **settings) as there,
-    ):
-        yield [here, there]
+async def quota_of(storage: RunningStorage) -> int:
+    """Return the quota of the first repository."""
+    return (await storage.usage(1)).quota_bytes
 
 
 @pytest.mark.parametrize("is_announced", [True, False], ids=["announced", "unannounced"])
@@ -85,7 +67,7 @@ async def test_of_twelve_files_ten_are_stored(
     files = [some_bytes(2 * MEGABYTE) for _ in range(12)]
     waiting = list(enumerate(files))
     refused: list[str] = []
-    async with two_services(database_url, tmp_path, storage_quota=20 * MEGABYTE) as services:
+    async with two_storages(database_url, tmp_path, storage_quota=20 * MEGABYTE) as services:
 
         async def bring() -> None:
             while waiting:
@@ -146,7 +128,7 @@ async def test_a_direct_upload_is_judged_when_it_is_confirmed(
         await direct.service.write(1, some_bytes(95_000))
         error = await failure(direct.confirm(1, late))
         assert (error.reason, error.message) == ("QUOTA_EXCEEDED", "95 kB of 100 kB used")
-        await until(lambda: _are_gone(direct, late))
+        await until_answer([], lambda: direct.stored(late))
         assert (await direct.service.usage(1)).object_bytes == 95_000
 
 
@@ -183,10 +165,6 @@ async def test_unconfirmed_uploads_are_counted(
         assert sum(bool(signed.url) for signed in await direct.sign(1, *keys, intent=pb.INTENT_WRITE)) == 1
         await direct.confirm(1, data)
         assert sum(bool(signed.url) for signed in await direct.sign(1, *keys, intent=pb.INTENT_WRITE)) == 1
-
-
-async def _are_gone(direct: DirectStorage, data: bytes) -> bool:
-    return await direct.stored(data) == []
 
 
 async def test_what_does_not_fit_is_refused_for_each_object(storage: RunningStorage) -> None:
@@ -262,13 +240,9 @@ async def test_own_limits_go_before_the_default(database_url: SecretStr, tmp_pat
 
 async def test_other_services_know_a_limit_within_seconds(database_url: SecretStr, tmp_path: Path) -> None:
     """A limit that was set at one service holds at the others."""
-    async with two_services(database_url, tmp_path) as [here, there]:
+    async with two_storages(database_url, tmp_path) as [here, there]:
         await here.limit(1, quota=5)
-
-        async def quota() -> int:
-            return (await there.usage(1)).quota_bytes
-
-        await until_answer(5, quota)
+        await until_answer(5, lambda: quota_of(there))
         assert (await failure(there.write(1, b"123456"))).message == "0 bytes of 5 bytes used"
 
 
@@ -278,21 +252,10 @@ async def test_room_is_given_back_when_the_connection_is_cut(storage: RunningSto
     size = 5 * CHUNK_BYTES
     data = some_bytes(size)
     await storage.announce(1, (oid_of(data), size), seconds=3600)
-    sent = asyncio.Event()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        for message in upload(1, oid_of(data), size, [data[:CHUNK_BYTES]]):
-            yield message
-        sent.set()
-        await asyncio.Event().wait()
-
-    call = storage.stub.WriteObject(send(), timeout=STEP_SECONDS)
-    task = asyncio.ensure_future(call)
-    await asyncio.wait_for(sent.wait(), STEP_SECONDS)
+    call = await storage.begin(*upload(1, oid_of(data), size, [data[:CHUNK_BYTES]]))
     await until(lambda: sum(path.stat().st_size for path in storage.incoming()) == CHUNK_BYTES)
     assert (await failure(storage.write(1, b"x"))).reason == "QUOTA_EXCEEDED"
     call.cancel()
-    await asyncio.wait({task})
     await until_answer("0", lambda: sql(RESERVED))
     await storage.write(1, some_bytes(size), streamed=True)
 
@@ -303,28 +266,18 @@ async def test_an_upload_of_what_was_held_needs_room_once_it_is_gone(storage: Ru
     await storage.limit(1, quota=size)
     data, other = some_bytes(size), some_bytes(size)
     oid = await storage.write(1, data, streamed=True)
-    ends = [asyncio.Event(), asyncio.Event()]
-
-    async def send(end: asyncio.Event) -> AsyncIterator[pb.WriteObjectRequest]:
-        for message in upload(1, oid, size, [data[:CHUNK_BYTES]]):
-            yield message
-        await end.wait()
-        for start in range(CHUNK_BYTES, size, CHUNK_BYTES):
-            yield pb.WriteObjectRequest(data=data[start : start + CHUNK_BYTES])
-
-    tasks = [asyncio.ensure_future(storage.stub.WriteObject(send(end), timeout=STEP_SECONDS)) for end in ends]
+    header, first, *rest = upload(1, oid, size, chunks_of(data))
+    calls = [await storage.begin(header, first) for _ in range(2)]
     await until(lambda: sum(path.stat().st_size for path in storage.incoming()) == 2 * CHUNK_BYTES)
     await storage.delete(1, oid)
     await storage.purge(1, oid)
     await storage.restore(1, oid, bytes_required=False)
     other_oid = await storage.write(1, other, streamed=True)
-    ends[0].set()
-    assert (await failure(tasks[0])).reason == "QUOTA_EXCEEDED"
+    assert (await failure(finish(calls[0], *rest))).reason == "QUOTA_EXCEEDED"
     usage = await storage.usage(1)
     assert (usage.object_bytes, usage.reserved_bytes) == (size, 0)
     await storage.delete(1, other_oid)
-    ends[1].set()
-    await tasks[1]
+    await finish(calls[1], *rest)
     assert (await storage.usage(1)).object_bytes == size
     assert await sql(RESERVED) == "0"
 
@@ -337,23 +290,13 @@ async def test_room_is_given_back_when_the_bytes_are_wrong(
     await storage.limit(1, quota=100)
     oid = oid_of(b"others")
     await storage.announce(1, (oid, 100))
-    if streamed:
-        error = await failure(storage.stub.WriteObject(upload(1, oid, 100, [bytes(100)]), timeout=STEP_SECONDS))
-    else:
-        message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid, size=100, data=bytes(100))
-        error = await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
-    assert error.reason == "HASH_MISMATCH"
+    assert (await failure(storage.write(1, bytes(100), oid=oid, streamed=streamed))).reason == "HASH_MISMATCH"
     assert await sql(RESERVED) == "0"
     await storage.write(1, bytes(100), streamed=streamed)
 
 
-@pytest.mark.usefixtures("storage")
-async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(
-    database_url: SecretStr, sql: Sql
-) -> None:
+async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(database: Database, sql: Sql) -> None:
     """An upload that is given up while Postgres decides on its room keeps none."""
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=3)
-    database = Database(engine)
     quotas = QuotaReservations(database, LimitCache(database, quota=100, user_quota=0, bandwidth=0))
 
     async def admit(data: bytes) -> None:
@@ -361,7 +304,7 @@ async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(
             pass
 
     try:
-        async with engine.begin() as connection:
+        async with database.engine.begin() as connection:
             lock = "SELECT pg_advisory_xact_lock(hashtextextended('towpath storage quota of repository 1', 0))"
             await connection.execute(text(lock))
             task = asyncio.create_task(admit(b"data"))
@@ -374,7 +317,6 @@ async def test_room_is_given_back_when_the_caller_leaves_before_it_is_reserved(
         assert await sql("SELECT oid FROM storage.reservations") == oid_of(b"more")
     finally:
         await quotas.close()
-        await database.close()
 
 
 async def test_room_is_given_back_in_time(storage: RunningStorage, sql: Sql) -> None:
@@ -398,26 +340,15 @@ async def test_room_is_kept_for_as_long_as_an_upload_runs(
     async with running_storage(database_url, tmp_path, storage_quota=5 * CHUNK_BYTES) as storage:
         size = 5 * CHUNK_BYTES
         data = some_bytes(size)
-        begun, goes_on = asyncio.Event(), asyncio.Event()
-
-        async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-            for message in upload(1, oid_of(data), size, [data[:CHUNK_BYTES]]):
-                yield message
-            begun.set()
-            await goes_on.wait()
-            for start in range(CHUNK_BYTES, size, CHUNK_BYTES):
-                yield pb.WriteObjectRequest(data=data[start : start + CHUNK_BYTES])
-
-        task = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
-        await asyncio.wait_for(begun.wait(), STEP_SECONDS)
+        header, first, *rest = upload(1, oid_of(data), size, chunks_of(data))
+        call = await storage.begin(header, first)
         await until_answer("1", lambda: sql(RESERVED))
-        first = await sql("SELECT expires_at FROM storage.reservations")
+        before = await sql("SELECT expires_at FROM storage.reservations")
         await sql("DELETE FROM storage.reservations")
         await until_answer("1", lambda: sql(RESERVED))
-        assert await sql("SELECT expires_at FROM storage.reservations") > first
+        assert await sql("SELECT expires_at FROM storage.reservations") > before
         assert (await failure(storage.write(1, b"x"))).reason == "QUOTA_EXCEEDED"
-        goes_on.set()
-        await task
+        await finish(call, *rest)
         # A renewal beside the commit may leave the reservation, which counts nothing beside its object.
         usage = await storage.usage(1)
         assert (usage.object_bytes, usage.reserved_bytes) == (size, 0)
@@ -425,33 +356,18 @@ async def test_room_is_kept_for_as_long_as_an_upload_runs(
 
 async def test_an_upload_keeps_its_room_when_its_twin_breaks(database_url: SecretStr, tmp_path: Path, sql: Sql) -> None:
     """Of two uploads of an object at two services one is wrong: what the other needs is not given to others."""
-    async with two_services(database_url, tmp_path) as [here, there]:
+    async with two_storages(database_url, tmp_path) as [here, there]:
         await here.limit(1, quota=100)
-
-        async def is_known() -> bool:
-            return (await there.usage(1)).quota_bytes == 100
-
-        await until(is_known)
+        await until_answer(100, lambda: quota_of(there))
         data = some_bytes(100)
         oid = oid_of(data)
-        begun, goes_on = asyncio.Event(), asyncio.Event()
-
-        async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-            for message in upload(1, oid, 100, [data[:50]]):
-                yield message
-            begun.set()
-            await goes_on.wait()
-            yield pb.WriteObjectRequest(data=data[50:])
-
-        task = asyncio.ensure_future(here.stub.WriteObject(send(), timeout=STEP_SECONDS))
-        await asyncio.wait_for(begun.wait(), STEP_SECONDS)
+        header, first, last = upload(1, oid, 100, chunks_of(data, 50))
+        call = await here.begin(header, first)
         await until_answer("1", lambda: sql(RESERVED))
         for service in (there, here):
-            error = await failure(service.stub.WriteObject(upload(1, oid, 100, [bytes(100)]), timeout=STEP_SECONDS))
-            assert error.reason == "HASH_MISMATCH"
+            assert (await failure(service.write(1, bytes(100), oid=oid, streamed=True))).reason == "HASH_MISMATCH"
             assert (await failure(service.write(1, b"x"))).reason == "QUOTA_EXCEEDED"
-        goes_on.set()
-        await task
+        await finish(call, last)
         assert (await here.usage(1)).object_bytes == 100
 
 
@@ -460,7 +376,7 @@ async def test_a_storm_never_fills_more_than_the_quota(database_url: SecretStr, 
     chance = random.Random(28)  # noqa: S311 - the same storm each time
     files = [os.urandom(chance.randrange(50, 200)) for _ in range(30)]
     used = "SELECT coalesce(sum(size), 0) FROM storage.objects WHERE removed_at IS NULL"
-    async with two_services(database_url, tmp_path, storage_quota=1000, storage_bin_days=0) as services:
+    async with two_storages(database_url, tmp_path, storage_quota=1000, storage_bin_days=0) as services:
 
         async def give_up(call: Awaitable[object]) -> None:
             task = asyncio.ensure_future(call)
@@ -472,12 +388,11 @@ async def test_a_storm_never_fills_more_than_the_quota(database_url: SecretStr, 
         async def step(number: int) -> None:
             storage, data = chance.choice(services), chance.choice(files)
             oid = oid_of(data)
-            wrong = upload(1, oid, len(data), [bytes(len(data))])
             kinds: list[Callable[[], Awaitable[object]]] = [
                 lambda: storage.announce(1, (oid, len(data))),
                 lambda: storage.write(1, data),
                 lambda: storage.write(1, data, streamed=True),
-                lambda: storage.stub.WriteObject(wrong, timeout=STEP_SECONDS),
+                lambda: storage.write(1, bytes(len(data)), oid=oid, streamed=True),
                 lambda: give_up(storage.write(1, data, streamed=True)),
                 lambda: storage.delete(1, oid),
             ]
@@ -595,6 +510,5 @@ async def test_an_object_counts_in_each_repository(storage: RunningStorage) -> N
     await storage.write(2, b"x" * 60)
     assert (await failure(storage.write(2, bytes(60)))).reason == "QUOTA_EXCEEDED"
     # An administrator who copies decides for himself.
-    request = pb.CopyObjectsRequest(repository_id=1, to_repository_id=2, oids=[oid])
-    assert (await storage.stub.CopyObjects(request, timeout=STEP_SECONDS)).copied_oids == [oid]
+    assert (await storage.copy(1, 2, oid)).copied_oids == [oid]
     assert (await storage.usage(2)).object_bytes == 120

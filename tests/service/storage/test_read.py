@@ -144,8 +144,7 @@ async def test_trap_9_a_reader_that_waits_holds_up_the_service(storage: RunningS
     await call.read()
     await until(lambda: is_open(storage.path(oid)))
     assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_PRESENT]
-    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-    assert usage.repositories[0].bytes_out_today < 32 * CHUNK_BYTES
+    assert (await storage.usage(1)).bytes_out_today < 32 * CHUNK_BYTES
     call.cancel()
 
 

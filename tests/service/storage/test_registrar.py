@@ -6,19 +6,15 @@ import signal
 from collections.abc import AsyncIterator
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound
-from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.storage.blob_names import new_name
-from services.storage.blob_names import oid_of as oid_in
 from services.storage.index import contents, objects
 from services.storage.index.contents import FIRST_STORE_ID, PendingBlob, UploadedBlob
 from services.storage.index.registrar import CommittedUpload, UploadRegistrar, VerifiedUpload
-from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
 from tests.support.storage import StorageClient, StorageProcess, oid_of
@@ -26,14 +22,6 @@ from tests.support.waiting import until, until_answer
 
 PRESENT = pb.OBJECT_STATUS_PRESENT
 WRITER = 7
-
-
-@pytest.fixture
-async def database(database_url: SecretStr) -> AsyncIterator[Database]:
-    """The database of a storage service, migrated."""
-    made = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
-    yield made
-    await made.close()
 
 
 @pytest.fixture
@@ -217,6 +205,6 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
         stood = zip(oids, await client.statuses(1, *oids), strict=True)
         present = {oid for oid, status in stood if status == PRESENT}
         assert present.issuperset(held)
-        return {oid_in(path.name) for path in client.files()} == present
+        return set(client.oids()) == present
 
     await until(is_swept)

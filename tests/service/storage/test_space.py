@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from pydantic import SecretStr
 
 from services.common.errors import Reason, ResourceExhausted
 from services.common.lifecycle import cancel_and_wait
-from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.storage.capacity.space import LOOK_AHEAD_BYTES, Reservation, SpaceManager
 from services.storage.capacity.space_exchange import PeerReservations
-from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.loop import settled
 from tests.support.memory_backend import MemoryBackend
@@ -33,11 +30,9 @@ def disk() -> MemoryBackend:
 
 
 @pytest.fixture
-async def make_room(database_url: SecretStr, disk: MemoryBackend) -> AsyncIterator[MakeRoom]:
-    """Yield a function that makes the room of one more process on the disk, of which 100 MiB are kept free."""
-    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
-    yield lambda: SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
-    await database.close()
+def make_room(database: Database, disk: MemoryBackend) -> MakeRoom:
+    """Return a function that makes the room of one more process on the disk, of which 100 MiB are kept free."""
+    return lambda: SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
 
 
 @asynccontextmanager
@@ -99,9 +94,8 @@ class LatePeers(PeerReservations):
         return await super().kept()
 
 
-async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretStr, disk: MemoryBackend) -> None:
+async def test_what_is_written_during_a_look_is_not_missed(database: Database, disk: MemoryBackend) -> None:
     """The disk is looked at before the other processes have told; what an upload brings meanwhile is gone by then."""
-    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     peers = LatePeers(database)
     room = SpaceManager(lambda: disk, RESERVE, peers)
     upload = Reservation(500 * MIB, room)
@@ -112,7 +106,6 @@ async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretS
     peers.tell_now.set()
     with pytest.raises(ResourceExhausted):
         await asyncio.wait_for(asking, STEP_SECONDS)
-    await database.close()
 
 
 async def test_small_uploads_keep_what_they_bring(make_room: MakeRoom) -> None:
@@ -172,9 +165,8 @@ class LookedAt(MemoryBackend):
         return await super().available_bytes()
 
 
-async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
+async def test_those_who_fit_share_a_look(database: Database) -> None:
     """Bytes written since a shared look must be counted, and only a new look may refuse an upload."""
-    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     disk = LookedAt()
     room = SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
     # One look, and what comes within 50 ms of it.
@@ -192,7 +184,6 @@ async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
         with pytest.raises(ResourceExhausted):
             await room.require(901 * MIB)
         assert disk.looks == before + 2
-    await database.close()
 
 
 async def test_uploads_are_known_to_others_soon(make_room: MakeRoom, disk: MemoryBackend) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,13 @@ from tests.support.storage import (
     StorageProcess,
     chunks_of,
     failure,
+    finish,
     oid_of,
     running_storage,
     upload,
 )
 from tests.support.stores import Stores
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 MEBIBYTE = 1024 * 1024
@@ -34,11 +34,6 @@ MEBIBYTE = 1024 * 1024
 def stores(storage: RunningStorage) -> Stores:
     """The stores of `storage`."""
     return Stores(storage)
-
-
-async def _lose(path: Path) -> None:
-    """Remove bytes behind the service's back."""
-    await asyncio.to_thread(path.unlink)
 
 
 def _damage(path: Path) -> None:
@@ -117,7 +112,7 @@ async def test_a_lost_object_is_read_elsewhere_and_brought_again(storage: Runnin
     """A reader sees nothing of the loss, a batch neither, and soon the bytes are there again."""
     oid = await storage.write(1, os.urandom(2000))
     await stores.fill("second", "first")
-    await _lose(stores.path("first", oid))
+    stores.path("first", oid).unlink()
     assert oid_of(await storage.read(1, oid)) == oid
     assert await storage.statuses(1, oid) == [PRESENT]
     await until(lambda: stores.path("first", oid).exists())
@@ -176,11 +171,7 @@ async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores
     await until(has_problem)
     await asyncio.to_thread(in_the_way.unlink)
     await stores.wait_filled("second")
-
-    async def has_none() -> bool:
-        return not await has_problem()
-
-    await until(has_none)
+    await until_answer(expected=False, ask=has_problem)
 
 
 async def test_what_is_removed_goes_from_every_store(storage: RunningStorage, stores: Stores) -> None:
@@ -215,8 +206,7 @@ async def test_an_upload_that_fails_leaves_nothing_in_a_copy(storage: RunningSto
     await stores.add("second")
     await stores.copy("first", "second")
     data = os.urandom(2 * MEBIBYTE)
-    wrong = upload(1, oid_of(b"others"), len(data), chunks_of(data))
-    assert (await failure(storage.stub.WriteObject(wrong, timeout=STEP_SECONDS))).reason == Reason.HASH_MISMATCH
+    assert (await failure(storage.write(1, data, oid=oid_of(b"others")))).reason == Reason.HASH_MISMATCH
     for name in ("first", "second"):
         root = stores.root(name)
         await until(lambda root=root: not [path for path in root.rglob("*") if path.is_file()])  # type: ignore[misc]
@@ -272,22 +262,13 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
     """It is acknowledged, held, keeps the old store from being removed, and is brought to the new one."""
     await stores.add("second")
     data = os.urandom(2 * MEBIBYTE)
-    oid, sent = oid_of(data), asyncio.Event()
-
-    async def slowly() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, first, *rest = upload(1, oid, len(data), chunks_of(data))
-        yield header
-        yield first
-        await sent.wait()
-        for message in rest:
-            yield message
-
-    call = storage.stub.WriteObject(slowly(), timeout=STEP_SECONDS)
+    oid = oid_of(data)
+    header, first, *rest = upload(1, oid, len(data), chunks_of(data))
+    call = await storage.begin(header, first)
     await until(lambda: len(list((stores.root("first") / "incoming").iterdir())) == 1)
     await stores.set_primary("second")
     assert "uploads" in (await failure(stores.remove("first"))).message
-    sent.set()
-    await call
+    await finish(call, *rest)
     assert oid_of(await storage.read(1, oid)) == oid
     await stores.wait_filled("second")
     assert stores.path("second", oid).exists()

@@ -15,14 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.concurrency import periodic
-from services.database.engine import create_engine, parse_url
+from services.database.engine import parse_url
 from services.database.migrations import migrate, upgrade
 from services.storage.capacity import quota, usage_keeper
 from services.storage.index import bins, usage
 from services.storage.index.schema import SCHEMA
-from tests.service.storage.conftest import Sql
-from tests.service.storage.test_quota import named, refusal, some_bytes
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.service.storage.conftest import Sql, connected
+from tests.service.storage.test_quota import named, some_bytes
+from tests.support.storage import RunningStorage, failure, oid_of, refusal, running_storage
 from tests.support.stores import Stores
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
@@ -76,14 +76,13 @@ async def _storm(storage: RunningStorage, sql: Sql) -> None:
     async def step(number: int) -> None:
         data, repository_id = chance.choice(files), chance.randrange(1, 5)
         oid = oid_of(data)
-        copy = pb.CopyObjectsRequest(repository_id=repository_id, to_repository_id=repository_id % 4 + 1, oids=[oid])
         kinds: list[Callable[[], Awaitable[object]]] = [
             lambda: storage.write(repository_id, data),
             lambda: storage.write(repository_id, data, streamed=True),
             lambda: storage.delete(repository_id, oid),
             lambda: storage.restore(repository_id, oid, bytes_required=False),
             lambda: storage.purge(repository_id, oid),
-            lambda: storage.stub.CopyObjects(copy, timeout=STEP_SECONDS),
+            lambda: storage.copy(repository_id, repository_id % 4 + 1, oid),
         ]
         error = await refusal(kinds[number % len(kinds)]())
         expected = {"OBJECT_REMOVED", "OBJECT_NOT_FOUND", "REPOSITORY_NOT_FOUND"}
@@ -92,7 +91,7 @@ async def _storm(storage: RunningStorage, sql: Sql) -> None:
     for start in range(0, 600, 60):
         await asyncio.gather(*(step(number) for number in range(start, start + 60)))
         await counters_are_right(sql)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
+    await storage.delete_repository(1)
     counted = await counters_are_right(sql)
     assert counted
     assert not counted.startswith("1:")
@@ -125,8 +124,7 @@ async def test_metrics_tell_what_is_held_after_each_change(
         oid = await storage.write(1, b"12345")
         await storage.write(1, bytes(7))
         await tells([2, 12, 0], nothing)
-        copy = pb.CopyObjectsRequest(repository_id=1, to_repository_id=2, oids=[oid])
-        await storage.stub.CopyObjects(copy, timeout=STEP_SECONDS)
+        await storage.copy(1, 2, oid)
         await tells([2, 12, 0], [1, 5, 0])
         await storage.delete(1, oid)
         await storage.delete(2, oid)
@@ -138,7 +136,7 @@ async def test_metrics_tell_what_is_held_after_each_change(
         # An object without bytes is one as well.
         await storage.write(2, b"")
         await tells([2, 12, 0], [1, 0, 0])
-        await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=STEP_SECONDS)
+        await storage.delete_repository(1)
         await tells(nothing, [1, 0, 0])
 
 
@@ -151,16 +149,12 @@ async def test_metrics_read_the_bins_and_no_other_objects(database_url: SecretSt
         " WHERE oid IN (SELECT oid FROM storage.objects WHERE repository_id = 1 LIMIT 3)"
     )
     await sql("VACUUM ANALYZE storage.objects")
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    try:
-        async with engine.begin() as connection:
-            held = await usage.used_by_all_repositories(connection)
-            assert held == {1: usage.Used(9_997, 49_985), 2: usage.Used(10_000, 50_000)}
-            assert await _rows_read(connection) == 0
-            assert await bins.bytes_in_bins(connection) == {1: 15}
-            assert await _rows_read(connection) == 3
-    finally:
-        await engine.dispose()
+    async with connected(database_url) as connection:
+        held = await usage.used_by_all_repositories(connection)
+        assert held == {1: usage.Used(9_997, 49_985), 2: usage.Used(10_000, 50_000)}
+        assert await _rows_read(connection) == 0
+        assert await bins.bytes_in_bins(connection) == {1: 15}
+        assert await _rows_read(connection) == 3
 
 
 async def _rows_read(connection: AsyncConnection) -> int:

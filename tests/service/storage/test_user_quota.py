@@ -9,11 +9,11 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.service.storage.conftest import Sql
-from tests.service.storage.test_quota import named, refusal, two_services
+from tests.service.storage.test_quota import named
 from tests.support.direct import direct_storage, new_repository, some_bytes
 from tests.support.garbage import collect
 from tests.support.seaweedfs import SeaweedFS
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.storage import RunningStorage, failure, oid_of, refusal, running_storage, two_storages
 from tests.support.stores import Stores
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
@@ -152,7 +152,7 @@ async def test_limits_of_nobody_are_refused(storage: RunningStorage, request_: p
 
 async def test_users_share_the_quota_of_a_repository(database_url: SecretStr, tmp_path: Path) -> None:
     """Both quotas count, at all services together: the lower one decides."""
-    async with two_services(database_url, tmp_path) as services:
+    async with two_storages(database_url, tmp_path) as services:
         await services[0].limit(1, quota=1000)
         await services[0].limit(user_id=ALICE, quota=300)
 
@@ -177,6 +177,5 @@ async def test_a_direct_upload_counts_for_its_user(
         await direct.wait_signing(pb.INTENT_WRITE)
         repository, data = new_repository(), some_bytes()
         assert await direct.put(await direct.upload_url(repository, data), data) == 200
-        request = pb.ConfirmObjectRequest(repository_id=repository, oid=oid_of(data), size=len(data), user_id=ALICE)
-        await direct.service.stub.ConfirmObject(request, timeout=STEP_SECONDS)
+        await direct.confirm(repository, data, user_id=ALICE)
         assert (await brought(direct.service, ALICE)).object_bytes == len(data)

@@ -25,13 +25,6 @@ async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
         yield running
 
 
-def _flip_last_bit(path: Path) -> None:
-    path.chmod(0o600)
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-
-
 async def _received(storage: RunningStorage, oid: str) -> tuple[int, str]:
     """Read an object; return how many bytes came, and the reason of the error that ended them."""
     count = 0
@@ -50,7 +43,7 @@ async def test_wrong_bytes_are_cut_off(storage: RunningStorage) -> None:
         data = os.urandom(size)
         oid = await storage.write(1, data)
         assert await storage.read(1, oid) == data
-        _flip_last_bit(storage.path(oid))
+        DAMAGE["the last bit"](storage.path(oid))
         count, reason = await _received(storage, oid)
         assert (count < size, reason) == (True, "OBJECT_DAMAGED"), size
         assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_DAMAGED], size
@@ -76,7 +69,7 @@ async def test_the_next_reader_gets_it_from_another_store(storage: RunningStorag
     oid = await storage.write(1, data)
     await stores.fill("second", "first")
     damaged = stores.path("first", oid)
-    _flip_last_bit(damaged)
+    DAMAGE["the last bit"](damaged)
     assert (await _received(storage, oid))[1] == "OBJECT_DAMAGED"
     assert await storage.read(1, oid) == data
     await until(lambda: stores.path("first", oid) != damaged)

@@ -10,12 +10,10 @@ from sqlalchemy import text
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
-from services.database.engine import create_engine
-from services.storage.index.schema import SCHEMA
-from tests.service.storage.conftest import Sql
+from tests.service.storage.conftest import Sql, connected
 from tests.support.postgres import running_postgres
 from tests.support.service_process import standing_still
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage, two_storages
 from tests.support.waiting import STEP_SECONDS, until
 
 DATA = bytes(range(100))
@@ -75,9 +73,7 @@ class Watcher:
 
 async def place_of(storage: RunningStorage, data: bytes = DATA, repository_id: int = 1) -> Place:
     """Return where a batch says that an object lies."""
-    key = pb.BatchStatObjectsRequest.ObjectKey(oid=oid_of(data), size=len(data))
-    request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=[key], intent=pb.INTENT_READ)
-    return (await storage.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects[0].place
+    return (await storage.stat(repository_id, (oid_of(data), len(data)), intent=pb.INTENT_READ)).objects[0].place
 
 
 @pytest.fixture
@@ -102,9 +98,7 @@ async def test_a_place_is_where_the_file_is(storage: RunningStorage, watcher: Wa
 async def test_only_who_reads_is_told(storage: RunningStorage, watcher: Watcher, intent: pb.Intent.ValueType) -> None:
     """Nobody else has a use for it."""
     await watcher.ask()
-    key = pb.BatchStatObjectsRequest.ObjectKey(oid=oid_of(DATA), size=len(DATA))
-    request = pb.BatchStatObjectsRequest(repository_id=1, objects=[key], intent=intent)
-    answer = await storage.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
+    answer = await storage.stat(1, (oid_of(DATA), len(DATA)), intent=intent)
     assert not answer.objects[0].HasField("place")
 
 
@@ -151,13 +145,12 @@ async def test_a_removal_under_way_ends_what_was_told_meanwhile(
     storage: RunningStorage, watcher: Watcher, database_url: SecretStr
 ) -> None:
     """A batch that does not see it yet has a place of before it, whatever else was committed in between."""
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    async with engine.begin() as removing:
+    async with connected(database_url) as removing:
         await removing.execute(text("UPDATE storage.objects SET removed_at = now(), removal_reason = 'x'"))
         await storage.write(2, b"committed meanwhile")
         place = await watcher.place()
         assert place.suffix
-    await engine.dispose()
+        await removing.commit()
     assert not await watcher.allows(place)
 
 
@@ -165,8 +158,7 @@ async def test_places_are_good_again_soon_after_a_long_transaction(
     watcher: Watcher, sql: Sql, database_url: SecretStr
 ) -> None:
     """A watcher that waits for the next removal is answered at once, since a place from meanwhile is never good."""
-    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
-    async with engine.begin() as other:
+    async with connected(database_url) as other:
         await other.execute(text("SELECT pg_current_xact_id()"))
         await sql("DELETE FROM storage.objects WHERE false")
         await watcher.ask()
@@ -174,7 +166,6 @@ async def test_places_are_good_again_soon_after_a_long_transaction(
     # Shorter than the wait, so that an answer that comes with its end is too late.
     await watcher.ask(wait=LONG, deadline=LONG / 2)
     assert await watcher.allows(await place_of(watcher.storage))
-    await engine.dispose()
 
 
 async def test_who_waits_is_told_as_it_happens(storage: RunningStorage, watcher: Watcher) -> None:
@@ -207,15 +198,13 @@ async def test_a_new_listener_allows_nothing_from_before(watcher: Watcher, sql: 
     assert not await watcher.allows(place)
 
 
-async def test_two_services_tell_the_same(
-    storage: RunningStorage, watcher: Watcher, database_url: SecretStr, tmp_path: Path
-) -> None:
+async def test_two_services_tell_the_same(database_url: SecretStr, tmp_path: Path) -> None:
     """A place that one has told ends by what is removed at the other."""
-    folder = tmp_path / "second"
-    folder.mkdir()
-    async with running_storage(database_url, folder, storage_url=storage.root.as_uri()) as second:
-        other = Watcher(second)
+    async with two_storages(database_url, tmp_path) as [storage, second]:
+        watcher, other = Watcher(storage), Watcher(second)
+        await watcher.begin()
         await other.begin()
+        await storage.write(1, DATA)
         place = await other.place()
         assert await watcher.allows(place)
         await storage.delete(1, oid_of(DATA))

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, chunks_of, failure, oid_of, running_storage, upload
+from tests.support.storage import RunningStorage, chunks_of, failure, finish, oid_of, running_storage, upload
 from tests.support.waiting import STEP_SECONDS, until
 
 DATA = b"some bytes"
@@ -191,21 +190,9 @@ async def test_idle_upload_is_cut_off(database_url: SecretStr, tmp_path: Path) -
 
 async def test_client_that_goes_away_leaves_nothing(storage: RunningStorage) -> None:
     """A cut upload leaves no file (trap-2)."""
-    sent = asyncio.Event()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        yield header(size=10 * CHUNK_BYTES)
-        for _ in range(3):
-            yield data(b"x" * CHUNK_BYTES)
-        sent.set()
-        await asyncio.Event().wait()
-
-    call = storage.stub.WriteObject(send(), timeout=STEP_SECONDS)
-    task = asyncio.ensure_future(call)
-    await asyncio.wait_for(sent.wait(), STEP_SECONDS)
+    call = await storage.begin(header(size=10 * CHUNK_BYTES), *[data(b"x" * CHUNK_BYTES)] * 3)
     await until(lambda: sum(path.stat().st_size for path in storage.incoming()) == 3 * CHUNK_BYTES)
     call.cancel()
-    await asyncio.wait({task})
     await until(lambda: storage.files() == [])
 
 
@@ -221,16 +208,10 @@ async def test_disk_that_fills_up_meanwhile(database_url: SecretStr, tmp_path: P
     """If others take the room while an upload goes on, the upload must be refused and leave nothing."""
     backend = MemoryBackend(capacity=100)
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
-
-        async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-            yield header()
-            yield data(DATA[:3])
-            await until(lambda: bool(backend.uploads and backend.uploads[0].content))
-            backend.capacity = 0
-            yield data(DATA[3:])
-
-        error = await failure(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
-        assert error.reason == "STORAGE_FULL"
+        call = await storage.begin(header(), data(DATA[:3]))
+        await until(lambda: bool(backend.uploads and backend.uploads[0].content))
+        backend.capacity = 0
+        assert (await failure(finish(call, data(DATA[3:])))).reason == "STORAGE_FULL"
         assert (backend.uploads, backend.contents) == ([], {})
 
 
@@ -249,23 +230,11 @@ async def test_removed_object_is_not_taken_back(storage: RunningStorage) -> None
 async def test_object_removed_while_it_is_written(storage: RunningStorage) -> None:
     """A removal during an upload wins, and no bytes are left."""
     await storage.write(1, DATA)
-    started = asyncio.Event()
-    go_on = asyncio.Event()
-
-    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        yield header()
-        yield data(DATA[:5])
-        started.set()
-        await go_on.wait()
-        yield data(DATA[5:])
-
-    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
-    await asyncio.wait_for(started.wait(), STEP_SECONDS)
+    call = await storage.begin(header(), data(DATA[:5]))
     await until(lambda: bool(storage.incoming()))
     await storage.delete(1, OID)
     await storage.purge(1, OID)
-    go_on.set()
-    assert (await failure(writing)).reason == "OBJECT_REMOVED"
+    assert (await failure(finish(call, data(DATA[5:])))).reason == "OBJECT_REMOVED"
     await until(lambda: storage.files() == [])
 
 
@@ -292,35 +261,23 @@ async def test_bytes_of_two_repositories_lie_once(storage: RunningStorage) -> No
 
 async def test_trap_4_concurrent_uploads_all_succeed(storage: RunningStorage) -> None:
     """20 rounds of 8 writers of one oid: all succeed, one file, the right bytes (trap-4, trap-13)."""
-    for number in range(20):
+    for _ in range(20):
         content = os.urandom(CHUNK_BYTES // 4)
         oids = await asyncio.gather(*(storage.write(repository % 3 + 1, content) for repository in range(8)))
-        await until(partial(_are_as_many, storage, number + 1))
         assert await storage.read(1, oids[0]) == content
-
-
-def _are_as_many(storage: RunningStorage, count: int) -> bool:
-    return len(storage.files()) == count
+    await until(lambda: len(storage.files()) == 20)
 
 
 async def test_good_bad_and_stalled_writers_of_one_oid(storage: RunningStorage) -> None:
     """Of writers of one oid at once, those with right bytes succeed; readers never see other bytes (trap-4)."""
     content = os.urandom(2 * CHUNK_BYTES)
     oid = oid_of(content)
-    stop = asyncio.Event()
-
-    async def stalled() -> AsyncIterator[pb.WriteObjectRequest]:
-        yield header(oid, len(content))
-        yield data(content[:100])
-        await stop.wait()
-
-    stalling = asyncio.ensure_future(storage.stub.WriteObject(stalled(), timeout=STEP_SECONDS))
+    stalled = await storage.begin(header(oid, len(content)), data(content[:100]))
     corrupt = [content[:CHUNK_BYTES], os.urandom(CHUNK_BYTES)]
     bad = asyncio.ensure_future(storage.stub.WriteObject(upload(1, oid, len(content), corrupt), timeout=STEP_SECONDS))
     await asyncio.gather(*(storage.write(1, content) for _ in range(6)))
     assert (await failure(bad)).reason == "HASH_MISMATCH"
     assert await storage.read(1, oid) == content
-    stop.set()
-    assert (await failure(stalling)).reason == "SIZE_MISMATCH"
+    assert (await failure(finish(stalled))).reason == "SIZE_MISMATCH"
     await until(lambda: len(storage.files()) == 1)
     assert await storage.read(1, oid) == content

@@ -5,32 +5,24 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import grpc
 import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import Reason, ServiceError, from_rpc_error
+from services.common.errors import Reason
 from services.common.rpc.options import CHUNK_BYTES
 from tests.service.storage.conftest import Sql
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, oid_of, running_storage
+from tests.support.storage import RunningStorage, oid_of, refusal, running_storage, two_storages
 from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 
 
-async def told(storage: RunningStorage, repository_id: int, data: bytes, *, oid: str | None = None) -> str:
+async def told(storage: RunningStorage, repository_id: int, data: bytes) -> str:
     """Write an object, and return why it was refused; an empty string where it was not."""
-    message = pb.WriteWholeObjectRequest(
-        repository_id=repository_id, oid=oid_of(data) if oid is None else oid, size=len(data), data=data
-    )
-    try:
-        await storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS)
-    except grpc.aio.AioRpcError as error:
-        refused: ServiceError = from_rpc_error(error)
-        return refused.reason
-    return ""
+    refused = await refusal(storage.write(repository_id, data))
+    return "" if refused is None else refused.reason
 
 
 async def test_what_comes_at_once_is_written_in_groups(storage: RunningStorage, sql: Sql) -> None:
@@ -75,7 +67,7 @@ async def test_what_is_refused_of_several_in_one_message(storage: RunningStorage
     removed = await storage.write(1, b"removed")
     await storage.delete(1, removed)
     await storage.purge(1, removed)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
+    await storage.delete_repository(9)
     bad = b"a disk that fails"
     folder = storage.root / "objects" / oid_of(bad)[:2]
     await asyncio.to_thread(folder.parent.mkdir, exist_ok=True)
@@ -132,13 +124,7 @@ async def test_who_gives_up_changes_nothing_for_others(storage: RunningStorage) 
 @pytest.mark.parametrize("count", [1, 12])
 async def test_two_services_write_the_same_at_once(database_url: SecretStr, tmp_path: Path, count: int) -> None:
     """Groups of two processes, with the same objects in other orders, do not wait for each other."""
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "bytes").symlink_to(tmp_path / "bytes")
-    async with (
-        running_storage(database_url, tmp_path) as one,
-        running_storage(database_url, other) as two,
-    ):
+    async with two_storages(database_url, tmp_path) as [one, two]:
         for _ in range(5):
             data = [os.urandom(2000) for _ in range(count)]
             answers = await asyncio.gather(
