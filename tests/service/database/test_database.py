@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
@@ -51,6 +52,7 @@ def upgrade():
 '''
 
 
+OpenDatabase = Callable[[int], Database]
 _PAUSING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath-barge' AND wait_event = 'PgSleep'"
 
 
@@ -65,35 +67,47 @@ def schema(tmp_path: Path) -> Schema:
     return Schema("barge", MetaData(), tmp_path)
 
 
-async def test_migrate_makes_role_schema_and_tables(database_url: SecretStr, schema: Schema) -> None:
+@pytest.fixture
+async def open_database(database_url: SecretStr, schema: Schema) -> AsyncIterator[OpenDatabase]:
+    """Return a function that opens the database, with the schema, with so many connections."""
+    await migrate(database_url, schema)
+    async with AsyncExitStack() as stack:
+
+        def opened(pool_size: int) -> Database:
+            database = Database(create_engine(database_url, schema=schema.name, pool_size=pool_size))
+            stack.push_async_callback(database.close)
+            return database
+
+        yield opened
+
+
+async def test_migrate_makes_role_schema_and_tables(
+    database_url: SecretStr, schema: Schema, open_database: OpenDatabase
+) -> None:
     """The tables belong to the service's own role; migrating again changes nothing."""
     await migrate(database_url, schema)
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=1))
 
     async def look(connection: AsyncConnection) -> tuple[str, str, bool]:
         role = await connection.scalar(text("SELECT current_user"))
         owner = await connection.scalar(text("SELECT tableowner FROM pg_tables WHERE tablename = 'goods'"))
         return str(role), str(owner), await version_of(connection, schema.name) == newest_version(schema.versions)
 
-    assert await database.run(look) == ("towpath_barge", "towpath_barge", True)
-    await database.close()
+    assert await open_database(1).run(look) == ("towpath_barge", "towpath_barge", True)
 
 
-async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: SecretStr, schema: Schema) -> None:
+async def test_a_failed_migration_leaves_the_version_as_it_was(
+    database_url: SecretStr, schema: Schema, open_database: OpenDatabase
+) -> None:
     """All or nothing: no table of a version that failed remains."""
-    await migrate(database_url, schema)
     (schema.versions / "0002_broken.py").write_text(_BROKEN)
     with pytest.raises(Exception, match="division by zero"):
         await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=1))
 
     async def look(connection: AsyncConnection) -> tuple[bool, object]:
         table = await connection.scalar(text("SELECT to_regclass('barge.more_goods')"))
         return await version_of(connection, schema.name) == newest_version(schema.versions), table
 
-    assert await database.run(look) == (False, None)
-    await database.close()
+    assert await open_database(1).run(look) == (False, None)
 
 
 async def test_a_postgres_that_starts_later_is_waited_for(
@@ -130,10 +144,8 @@ async def test_a_postgres_that_never_comes_is_named(schema: Schema, tmp_path: Pa
     assert "hush" not in caught.value.message
 
 
-async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, database_url: SecretStr, schema: Schema) -> None:
+async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, open_database: OpenDatabase) -> None:
     """A transaction whose connection is cut, as by a restart, is run again."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=1))
     runs = 0
 
     async def work(connection: AsyncConnection) -> int:
@@ -144,24 +156,21 @@ async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, database_ur
             await postgres.execute(f"SELECT pg_terminate_backend({pid})")
         return int(await connection.scalar(text("SELECT 42")) or 0)
 
-    assert await database.run(work) == 42
+    assert await open_database(1).run(work) == 42
     assert runs == 2
-    await database.close()
 
 
 async def test_a_single_statement_does_not_see_that_all_connections_are_lost(
-    postgres: TestPostgres, database_url: SecretStr, schema: Schema
+    postgres: TestPostgres, open_database: OpenDatabase
 ) -> None:
     """It is asked again over a new one, whichever of the lost ones it met."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=6))
+    database = open_database(6)
     opened = await asyncio.gather(*(database.fetch(_pid(pause=0.2)) for _ in range(3)))
     lost = {pid for ((pid, _),) in opened}
     assert len(lost) == 3
     await postgres.execute(f"SELECT {', '.join(f'pg_terminate_backend({pid})' for pid in lost)}")
     answers = await asyncio.gather(*(database.fetch(_pid()) for _ in range(9)))
     assert lost.isdisjoint(pid for ((pid, _),) in answers)
-    await database.close()
 
 
 async def _seven_by_driver(database: Database) -> int:
@@ -178,11 +187,10 @@ async def _seven_in_a_transaction(database: Database) -> int:
 
 @pytest.mark.parametrize("seven", [_seven_by_driver, _seven_in_a_transaction])
 async def test_no_statement_fails_while_connections_are_lost(
-    postgres: TestPostgres, database_url: SecretStr, schema: Schema, seven: Callable[[Database], Awaitable[int]]
+    postgres: TestPostgres, open_database: OpenDatabase, seven: Callable[[Database], Awaitable[int]]
 ) -> None:
     """At whatever moment of a statement, or before it, its connection is cut."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=4))
+    database = open_database(4)
     is_over = asyncio.Event()
 
     async def ask() -> int:
@@ -199,31 +207,27 @@ async def test_no_statement_fails_while_connections_are_lost(
         )
     is_over.set()
     assert all(await asyncio.gather(*asking))
-    await database.close()
 
 
 async def test_single_statements_and_transactions_have_half_of_the_connections_each(
-    database_url: SecretStr, schema: Schema, postgres: TestPostgres
+    open_database: OpenDatabase, postgres: TestPostgres
 ) -> None:
     """However many statements wait, a transaction has a connection; those that are kept are told as idle."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=4))
+    database = open_database(4)
     slow = [asyncio.create_task(database.fetch(_pid(pause=3600))) for _ in range(20)]
     await until_answer("2", lambda: postgres.execute(_PAUSING))
     assert await asyncio.wait_for(_seven_in_a_transaction(database), STEP_SECONDS) == 7
     await cancel_and_wait(*slow)
     assert await asyncio.wait_for(_seven_by_driver(database), STEP_SECONDS) == 7
     assert REGISTRY.get_sample_value("towpath_database_connections", {"state": "in_use"}) == 0
-    await database.close()
 
 
 @pytest.mark.parametrize("pool_size", [1, 2])
 async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
-    database_url: SecretStr, schema: Schema, postgres: TestPostgres, pool_size: int
+    open_database: OpenDatabase, postgres: TestPostgres, pool_size: int
 ) -> None:
     """A statement that Postgres refuses, or whose caller gives up, leaves its place, and the former its connection."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=pool_size))
+    database = open_database(pool_size)
     [[before, _]] = await database.fetch(_pid())
     with pytest.raises(asyncpg.DivisionByZeroError):
         await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
@@ -235,16 +239,14 @@ async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     with pytest.raises(asyncio.CancelledError):
         await given_up
     assert len(await asyncio.wait_for(database.fetch(_pid()), STEP_SECONDS)) == 1
-    await database.close()
 
 
 @pytest.mark.parametrize("pool_size", [1, 2])
 async def test_the_end_closes_connections_in_use_too(
-    database_url: SecretStr, schema: Schema, postgres: TestPostgres, pool_size: int
+    open_database: OpenDatabase, postgres: TestPostgres, pool_size: int
 ) -> None:
     """A statement and a transaction that outlive the database leave no connection open."""
-    await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=pool_size))
+    database = open_database(pool_size)
 
     async def sleep(connection: AsyncConnection) -> None:
         await connection.execute(text("SELECT pg_sleep(3)"))
