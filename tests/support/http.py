@@ -92,6 +92,12 @@ class Client:
         action = response.json()["objects"][0].get("actions", {}).get(operation)
         return Action(action["href"], action.get("header", {})) if action else None
 
+    async def offered(self, operation: str, oid: str, size: int) -> Action:
+        """Return the action for an object; fail where the service offers none."""
+        action = await self.action(operation, oid, size)
+        assert action is not None, f"there is no {operation} of {oid}"
+        return action
+
     async def put(self, action: Action, body: bytes | AsyncIterable[bytes], size: int) -> httpx.Response:
         """Perform an upload action, with a stated length."""
         headers = {**action.header, "Content-Type": "application/octet-stream", "Content-Length": str(size)}
@@ -118,8 +124,7 @@ class Client:
 
     async def download(self, oid: str, size: int) -> httpx.Response:
         """Download an object: batch, then GET, whose answer is returned."""
-        action = await self.action("download", oid, size)
-        assert action is not None, f"{oid} is not held"
+        action = await self.offered("download", oid, size)
         return await self.http.get(action.href, headers=action.header)
 
     async def lock(self, path: str) -> httpx.Response:

@@ -2,17 +2,15 @@
 
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing
+from contextlib import closing
 
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.pointers.named import SIZE_BYTES, Pointer
-from services.cli.pointers.oid_spool import OidSpool
+from services.cli.pointers.named import Pointer
 from services.transfer.bucket import BucketSink, BucketSource
 from services.transfer.errors import Kind, ObjectProblem
-from services.transfer.moving import Mover, pointers_of
-from services.transfer.rate import Rate
+from tests.service.transfer.test_folder import listed, move, read
 from tests.support.http import content, oid_of
 from tests.support.seaweedfs import BUCKET, SeaweedFS
 
@@ -45,20 +43,12 @@ def keys(server: SeaweedFS, prefix: str) -> dict[str, bytes]:
         }
 
 
-async def read(source: BucketSource, pointer: Pointer) -> bytes:
-    """Read an object."""
-    async with aclosing(source.read(pointer)) as chunks:
-        return b"".join([chunk async for chunk in chunks])
-
-
 @pytest.mark.parametrize("template", ["lfs/{0}/{1}/{rest}", "{0}/{1}/{oid}", "{oid}"])
 async def test_every_layout(seaweedfs: SeaweedFS, prefix: str, template: str) -> None:
     """As Gitea, GitLab and others have it; listed, and read by the same keys."""
     fill(seaweedfs, prefix, template)
     source = await BucketSource.open(seaweedfs.url(prefix))
-    with OidSpool(SIZE_BYTES) as spool:
-        await source.add_all(spool)
-        pointers = list(pointers_of(spool))
+    pointers = await listed(source)
     assert pointers == sorted(Pointer(oid, len(data)) for oid, data in EXPECTED.items())
     for pointer in pointers:
         assert await read(source, pointer) == EXPECTED[pointer.oid]
@@ -79,10 +69,7 @@ async def test_a_bucket_to_a_bucket(seaweedfs: SeaweedFS, prefix: str) -> None:
     source = await BucketSource.open(seaweedfs.url(f"{prefix}-from"))
     sink = await BucketSink.open(seaweedfs.url(prefix))
     for copied in (len(DATAS), 0):
-        mover = Mover(source, sink, concurrency=4, rate=Rate(0), advance=lambda _: None)
-        with OidSpool(SIZE_BYTES) as spool:
-            await source.add_all(spool)
-            await mover.run(spool)
+        mover = await move(source, sink)
         assert (mover.moved.copied_count, mover.moved.problems) == (copied, [])
     assert keys(seaweedfs, prefix) == {f"{oid[:2]}/{oid[2:4]}/{oid}": data for oid, data in EXPECTED.items()}
 
@@ -106,5 +93,5 @@ async def test_places_that_are_none(seaweedfs: SeaweedFS) -> None:
     with pytest.raises(CommandError, match="expected no credentials"):
         await BucketSource.open("s3://key:secret@bucket/prefix")
     source = await BucketSource.open(seaweedfs.url(bucket="absent-bucket"))
-    with OidSpool(SIZE_BYTES) as spool, pytest.raises(CommandError, match="the object store"):
-        await source.add_all(spool)
+    with pytest.raises(CommandError, match="the object store"):
+        await listed(source)

@@ -14,7 +14,7 @@ from services.cli.pointers.oid_spool import OidSpool
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.folder import FolderSink, FolderSource
 from services.transfer.moving import Mover, pointers_of
-from services.transfer.places import checked
+from services.transfer.places import Sink, Source, checked
 from services.transfer.rate import Rate
 from tests.support.http import content, oid_of
 
@@ -44,13 +44,13 @@ def lay_out(folder: Path, layout: str, datas: Iterable[bytes]) -> Path:
     return folder / root
 
 
-async def read(source: FolderSource, pointer: Pointer) -> bytes:
+async def read(source: Source, pointer: Pointer) -> bytes:
     """Read an object."""
     async with aclosing(source.read(pointer)) as chunks:
         return b"".join([chunk async for chunk in chunks])
 
 
-async def listed(source: FolderSource) -> list[Pointer]:
+async def listed(source: Source) -> list[Pointer]:
     """List a source."""
     with OidSpool(SIZE_BYTES) as spool:
         await source.add_all(spool)
@@ -111,7 +111,7 @@ async def test_problems_of_a_source(tmp_path: Path) -> None:
         FolderSource.open(root / "none")
 
 
-async def move(source: FolderSource, sink: FolderSink) -> Mover:
+async def move(source: Source, sink: Sink) -> Mover:
     """Move what the sink lacks."""
     mover = Mover(source, sink, concurrency=4, rate=Rate(0), advance=lambda _: None)
     with OidSpool(SIZE_BYTES) as spool:

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
 from pathlib import Path
 
@@ -442,19 +442,14 @@ async def test_locks_of_a_server_without(http: Http, server: ScriptedServer) -> 
         await list_locks(http, server.url)
 
 
-async def _chunks(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), 100_000):
-        yield data[start : start + 100_000]
-
-
 async def write(sink: ServerSink, data: bytes) -> None:
     """Write an object, with all tries."""
 
-    async def stream() -> AsyncIterator[bytes]:
-        async for chunk in _chunks(data):
-            yield chunk
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(data), 100_000):
+            yield data[start : start + 100_000]
 
-    await repeated(lambda: sink.write(Pointer(oid_of(data), len(data)), stream()))  # type: ignore[arg-type] # a generator
+    await repeated(lambda: sink.write(Pointer(oid_of(data), len(data)), chunks()))
 
 
 async def test_an_upload(http: Http, server: ScriptedServer) -> None:
