@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import tests.support.stack as stacks
-from tests.e2e.activity import Activity, Moment
 from tests.e2e.bytes_at_rest import overwrite, remove, stored
 from tests.support.commands import finished
 from tests.support.folders import temporary_folder
@@ -155,33 +154,6 @@ async def test_a_restore_that_is_killed_at_its_beginning(own: Stack, alice: Clie
     own.arguments = ()
     own.start()
     assert (await alice.download(oid_of(DATA["one"]), len(DATA["one"]))).content == DATA["one"]
-
-
-@pytest.mark.drill
-async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> None:
-    """While uploads, locks and unlocks go on, a backup and a check see a sound stack, and what was acknowledged."""
-    activity = Activity(alice, "load", Moment.UPLOADED)
-    running = asyncio.create_task(activity.run())
-    await activity.reached.wait()
-    activity.struck.set()
-    objects, locks = dict(activity.ledger.objects), dict(activity.ledger.locks)
-    made = await asyncio.to_thread(own.towpath, "backup", str(target))
-    checked = await asyncio.to_thread(own.towpath, "check", "--hash")
-    activity.stop.set()
-    await running
-    assert checked["findings"] == []
-    assert made["lost"] == []
-    own.stop()
-    wipe(own)
-    towpath(own, "restore", target)
-    own.arguments = ()
-    own.start()
-    assert set(objects) <= stored(own)
-    for oid, size in objects.items():
-        assert oid_of((await alice.download(oid, size)).content) == oid
-    standing = {lock["id"] for lock in await alice.all_locks()}
-    assert {lock for lock in locks if lock not in activity.ledger.unlocked} <= standing
-    assert own.towpath("check", "--hash")["findings"] == []
 
 
 async def test_a_new_push_heals(lasting: Stack, alice_there: Client) -> None:

@@ -3,18 +3,14 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from functools import partial
 
-import httpx
 import pytest
 
-from tests.e2e.bytes_at_rest import incoming, names, stored
+from tests.e2e.bytes_at_rest import incoming, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS, until
 
-ROUNDS = 20
-CREATORS = 50
 UPLOADERS = 8
 SIZE = 1024 * 1024
 
@@ -32,24 +28,6 @@ async def bob(stack: Stack) -> AsyncIterator[Client]:
     token = stack.tokens["bob"]
     async with Client(stack.base_url, "bob", token, ref="refs/heads/bob", verify=stack.trust) as client:
         yield client
-
-
-@pytest.mark.drill
-async def test_one_of_fifty_creators_gets_the_lock(alice: Client, bob: Client) -> None:
-    """Each round one 201, and 49 conflicts that show the lock and name its holder (trap-14, trap-17)."""
-    for number in range(ROUNDS):
-        path = f"races/{number}.dat"
-        answers = await asyncio.gather(*((alice, bob)[n % 2].lock(path) for n in range(CREATORS)))
-        statuses = [answer.status_code for answer in answers]
-        assert statuses.count(201) == 1
-        assert statuses.count(409) == CREATORS - 1
-        winner = statuses.index(201)
-        standing = answers[winner].json()["lock"]
-        assert standing["path"] == path
-        assert standing["owner"]["name"] == ("alice", "bob")[winner % 2]
-        assert [answer.json()["lock"] for answer in answers] == [standing] * CREATORS
-        assert all(answer.json()["message"] for answer in answers if answer.status_code == 409)
-        assert await alice.all_locks(path=path) == [standing]
 
 
 async def test_locking_and_unlocking_at_once_never_gives_a_path_two_holders(alice: Client, bob: Client) -> None:
@@ -75,32 +53,6 @@ async def test_locking_and_unlocking_at_once_never_gives_a_path_two_holders(alic
     await asyncio.gather(*(take_and_give_back((alice, bob)[n % 2]) for n in range(UPLOADERS)))
     assert handed_over > 1
     assert await alice.all_locks(path=path) == []
-
-
-async def _put(client: Client, data: bytes) -> httpx.Response:
-    action = await client.action("upload", oid_of(data), len(data))
-    assert action is not None
-    return await client.put(action, data, len(data))
-
-
-def _lies_once(stack: Stack, oid: str) -> bool:
-    return sum(name.startswith(oid) for name in names(stack)) == 1
-
-
-@pytest.mark.usefixtures("relayed")
-async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Stack) -> None:
-    """Each round eight times 200, one file of the right bytes, and nothing left behind (trap-3, trap-4, trap-13)."""
-    for number in range(ROUNDS):
-        data = content(f"eight uploads {number}", SIZE)
-        oid = oid_of(data)
-        actions = await asyncio.gather(*(alice.action("upload", oid, SIZE) for _ in range(UPLOADERS)))
-        answers = await asyncio.gather(*(alice.put(action, data, SIZE) for action in actions if action is not None))
-        assert [answer.status_code for answer in answers] == [200] * UPLOADERS
-        if stack.bucket is None:
-            # In a bucket, what was replaced stays for its readers a while.
-            await until(partial(_lies_once, stack, oid), "the bytes are left once of all that came")
-        assert incoming(stack) == []
-        assert (await alice.download(oid, SIZE)).content == data
 
 
 @pytest.mark.usefixtures("relayed")
