@@ -347,13 +347,6 @@ def test_with_the_oldest_and_the_newest_python(place: Place, version: tuple[int,
     place.locks_and_stops(place.stack(place.folder / "var", command=place.command(installation=installation)))
 
 
-def test_port_that_is_taken(place: Place) -> None:
-    """The last line names the address, which is all that there is to change."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f"127.0.0.1:{other.getsockname()[1]}"
-        assert address in place.refused(place.folder / "var", f"--listen={address}")
-
-
 @pytest.mark.drill
 def test_a_second_one(place: Place) -> None:
     """On the same data it is told who has it, beside it on other data it works, and the first goes on meanwhile."""

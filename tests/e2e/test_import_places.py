@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ from tests.support.commands import finished
 from tests.support.git import Workspace
 from tests.support.http import Client, content, oid_of
 from tests.support.pointers import commit_pointers
-from tests.support.scripted_lfs_server import ScriptedServer, Told, scripted_server
-from tests.support.seaweedfs import BUCKET, SeaweedFS
+from tests.support.scripted_lfs_server import ScriptedServer, scripted_server
+from tests.support.seaweedfs import SeaweedFS
 from tests.support.transfer import Target
 
 DATAS = [content(f"object {number}", 500 * number + 1) for number in range(60)] + [content("large", 9_000_000)]
@@ -119,36 +117,6 @@ def test_a_quota_ends_the_import(target: Target, tmp_path: Path) -> None:
     assert target.objects() == OBJECTS
 
 
-@pytest.mark.drill
-def test_a_server_that_throttles_and_breaks_off(target: Target, git: Path, server: ScriptedServer) -> None:
-    """All of it comes nevertheless, and each object is asked for once more where it had to be."""
-    slow = Told(429, {"Retry-After": "1"}, b'{"message": "slow down"}')
-    server.answer("/objects/batch", slow, Told(503))
-    server.answer("GET /studio/film/objects", slow, *[Told(502)] * 3, Told(503, {"Retry-After": "1"}))
-    server.breaks = deque([100, 5_000_000, 0, 1_000])
-    report = target.run("import", "--from", server.url, "--git", git)
-    assert report["copied_count"] == len(OBJECTS)
-    assert target.objects() == OBJECTS
-    server.requests.clear()
-    again = target.run("import", "--from", server.url, "--git", f"file://{git}")
-    assert again["held_count"] == len(OBJECTS)
-    assert server.count("/objects/") == 0
-
-
-@pytest.mark.drill
-def test_a_server_that_lies(target: Target, git: Path, server: ScriptedServer) -> None:
-    """Wrong bytes, fewer, more, and none."""
-    wrong, shorter, longer, lost = (oid_of(data) for data in DATAS[1:5])
-    server.objects[wrong] = b"x" * len(server.objects[wrong])
-    server.objects[shorter] = server.objects[shorter][:-1]
-    server.objects[longer] += b"x"
-    del server.objects[lost]
-    report = target.run("import", "--from", server.url, "--git", git, status=1)
-    kinds = {problem["oid"]: problem["kind"] for problem in report["problems"]}
-    assert kinds == {wrong: "wrong", shorter: "wrong", longer: "wrong", lost: "missing"}
-    assert target.objects().keys() == OBJECTS.keys() - kinds.keys()
-
-
 def test_credentials_of_git_and_no_secret_told(
     target: Target, git: Path, server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -205,26 +173,6 @@ def test_locks_of_mapped_owners(target: Target, git: Path, server: ScriptedServe
     assert "locks" not in target.run(*ask, "--locks", "none")
 
 
-@pytest.mark.drill
-def test_a_bucket(target: Target, seaweedfs: SeaweedFS) -> None:
-    """As Gitea and GitLab lay it out; then back to another prefix, from which another import is equal."""
-    prefix = target.name.replace("/", "-")
-    with closing(seaweedfs.client()) as client:
-        for data in DATAS:
-            oid = oid_of(data)
-            client.put_object(Bucket=BUCKET, Key=f"{prefix}/lfs/{oid[:2]}/{oid[2:4]}/{oid[4:]}", Body=data)
-    report = target.run("import", "--from", seaweedfs.url(prefix))
-    assert report["copied_count"] == len(OBJECTS)
-    assert target.objects() == OBJECTS
-    told = target.run("export", "--to", seaweedfs.url(f"{prefix}-back"))
-    assert (told["copied_count"], told["problems"]) == (len(OBJECTS), [])
-    assert target.run("export", "--to", seaweedfs.url(f"{prefix}-back"))["copied_count"] == 0
-    other = Target(target.stack, f"{target.name}-other")
-    target.stack.towpath("repo", "add", other.name)
-    assert other.run("import", "--from", seaweedfs.url(f"{prefix}-back"))["copied_count"] == len(OBJECTS)
-    assert other.objects() == OBJECTS
-
-
 async def test_an_export_and_the_way_back(target: Target, tmp_path: Path) -> None:
     """To a folder, with the locks; another repository that imports both is equal to the first."""
     async with Client(target.url, "alice", target.stack.tokens["alice"]) as client:
@@ -250,16 +198,18 @@ async def test_an_export_and_the_way_back(target: Target, tmp_path: Path) -> Non
 
 
 @pytest.mark.drill
-def test_an_export_to_a_server(target: Target, tmp_path: Path, server: ScriptedServer) -> None:
-    """It gets what it lacks, whatever comes in between, and nothing else."""
+def test_a_server_and_a_bucket(target: Target, tmp_path: Path, server: ScriptedServer, seaweedfs: SeaweedFS) -> None:
+    """Both get what a repository has, and another repository gets it from the bucket."""
     target.run("import", "--from", lay_out(tmp_path / "objects", DATAS))
-    server.add(*DATAS[:10])
-    server.has_verify = True
-    server.answer("PUT", Told(429, {"Retry-After": "1"}), Told(503), Told(403))
-    report = target.run("export", "--to", server.url)
-    assert (report["copied_count"], report["held_count"]) == (len(OBJECTS) - 10, 10)
+    bucket = seaweedfs.url(target.name.replace("/", "-"))
+    for place in (server.url, bucket):
+        told = target.run("export", "--to", place)
+        assert (told["copied_count"], told["problems"]) == (len(OBJECTS), [])
     assert server.objects == {oid_of(data): data for data in DATAS}
-    assert sorted(server.verified) == sorted(OBJECTS.keys() - {oid_of(data) for data in DATAS[:10]})
+    other = Target(target.stack, f"{target.name}-other")
+    target.stack.towpath("repo", "add", other.name)
+    other.run("import", "--from", bucket)
+    assert other.objects() == OBJECTS
 
 
 def test_what_is_asked_wrongly(target: Target, tmp_path: Path, git: Path, server: ScriptedServer) -> None:

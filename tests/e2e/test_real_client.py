@@ -189,15 +189,6 @@ async def test_wrong_bytes_on_the_disk_do_not_reach_the_working_tree(
     assert (clone.path / "rotting.dat").read_bytes() == data
 
 
-def test_empty_and_tiny_files(alices: Clone, bob: Workspace, remote: Path, stack: Stack) -> None:
-    """Files of no, one and a few bytes arrive too."""
-    files = {f"{size}.dat": content(f"tiny {size}", size) for size in (0, 1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1)}
-    alices.commit(files)
-    alices.git("push", "origin", "main")
-    clone = bob.clone(remote, lfs_url=stack.base_url)
-    assert {name: (clone.path / name).read_bytes() for name in files} == files
-
-
 def test_public_repository_is_cloned_without_credentials(tmp_path: Path, alice: Workspace, stack: Stack) -> None:
     """Anybody clones from a publicly readable repository, and only those with a grant push to it."""
     stack.towpath("repo", "add", "demo/public", "--public")

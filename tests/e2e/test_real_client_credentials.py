@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.git import Clone, Workspace
-from tests.support.http import basic, content
+from tests.support.http import content
 from tests.support.stack import Stack
 
 
@@ -26,24 +26,6 @@ def _moves_files(workspace: Workspace, remote: Path, lfs_url: str, name: str) ->
     again.fsck()
 
 
-@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
-def test_extra_header(scheme: str, alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
-    """The way of CI checkouts: two Authorization headers on action requests, one of which is right (client-9)."""
-    assert alices.path.exists()
-    token = stack.tokens["alice"]
-    header = basic("x-access-token", token) if scheme == "Basic" else f"Bearer {token}"
-    stranger.git("config", "--global", f"http.{stack.origin}/.extraHeader", f"Authorization: {header}")
-    _moves_files(stranger, remote, stack.base_url, f"header-{scheme}")
-
-
-def test_credentials_in_the_address(alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
-    """User and token stand in the address of the service."""
-    assert alices.path.exists()
-    host = urlsplit(stack.origin).netloc
-    url = f"http://alice:{stack.tokens['alice']}@{host}/demo/assets"
-    _moves_files(stranger, remote, url, "address")
-
-
 def test_credentials_in_netrc(alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
     """User and token stand in ~/.netrc."""
     assert alices.path.exists()
@@ -53,10 +35,8 @@ def test_credentials_in_netrc(alices: Clone, stranger: Workspace, remote: Path, 
     _moves_files(stranger, remote, stack.base_url, "netrc")
 
 
-def test_the_user_name_of_a_token_does_not_matter(
-    alices: Clone, stranger: Workspace, remote: Path, stack: Stack
-) -> None:
-    """The token is the credential, under any user name."""
+def test_credentials_in_the_address(alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
+    """User and token stand in the address of the service; the token is the credential, under any user name."""
     assert alices.path.exists()
     host = urlsplit(stack.origin).netloc
     url = f"http://whoever:{stack.tokens['alice']}@{host}/demo/assets"

@@ -46,17 +46,6 @@ def test_lock_is_listed_and_removed(alices: Clone, bobs: Clone) -> None:
     assert _holder(alices, path) is None
 
 
-def test_unlock_by_id(alices: Clone) -> None:
-    """A lock goes by its id too."""
-    path = "by-id.dat"
-    alices.commit({path: content(path, 1000)})
-    alices.lfs("lock", path)
-    (lock,) = _locks(alices, f"--path={path}")
-    assert _locks(alices, f"--id={lock['id']}") == [lock]
-    alices.lfs("unlock", f"--id={lock['id']}")
-    assert _holder(alices, path) is None
-
-
 def test_locked_path_cannot_be_locked_again(alices: Clone, bobs: Clone) -> None:
     """The second lock fails and says who holds the path (trap-17), for another user and for the holder."""
     path = "twice.dat"
