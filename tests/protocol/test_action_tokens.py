@@ -58,16 +58,6 @@ def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> N
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operation: str) -> None:
-    """A transfer fails if its token dies before the stated expiry; clients drop a short one (trap-24, client-23)."""
-    _, action = prepared(alice, operation)
-    expiry = tokens.claims_of(action)["exp"]
-    assert type(expiry) is int
-    assert action["expires_at"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expiry))
-    assert action["expires_in"] >= 60
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, stack: Stack, operation: str) -> None:
     """An expired token is 403, because the git-lfs client repeats a 401 on an action URL without end (client-5)."""
     blob, action = prepared(alice, operation)
@@ -87,15 +77,13 @@ def test_a_token_opens_no_other_object(alice: Client, operation: str) -> None:
     assert_refused(perform(alice, operation, tokens.with_token(action, tokens.token_of(other)), blob))
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_token_opens_no_other_size(alice: Client, operation: str) -> None:
+def test_a_token_opens_no_other_size(alice: Client) -> None:
     """A client that announces a wrong size must not store the object, because the token is good for one size."""
     blob = new_blob()
     for size in (blob.size - 1, blob.size + 1):
         entry = alice.batch("upload", {"oid": blob.oid, "size": size}).json()["objects"][0]
         assert alice.put(entry["actions"]["upload"], blob.content).status_code == 400
-        verified = alice.verify(entry["actions"]["verify"], blob.entry)
-        assert verified.status_code in (400, 403, 404), operation
+        assert alice.verify(entry["actions"]["verify"], blob.entry).status_code in (400, 403, 404)
     assert not alice.holds(blob)
 
 

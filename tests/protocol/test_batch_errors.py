@@ -55,14 +55,6 @@ def test_a_repository_that_the_user_may_not_see_is_404_like_one_that_is_not_ther
     assert said[0] == said[1]
 
 
-def test_403_is_only_for_uploads_of_who_may_read(bob: Client, carol: Client, dialect: Dialect) -> None:
-    """A user who may not read gets 404 instead of 403, because 403 would reveal the repository."""
-    blob = new_blob()
-    assert bob.speaking(dialect).batch("upload", blob.entry).status_code == 403
-    assert bob.speaking(dialect).batch("download", blob.entry).status_code == 200
-    assert carol.speaking(dialect).batch("upload", blob.entry).status_code == 404
-
-
 def test_a_refused_batch_of_many_objects_is_readable(alice: Client) -> None:
     """The server drains an oversized batch, so that a client that sends all of it can read the 413."""
     for _ in range(3):

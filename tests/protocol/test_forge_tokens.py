@@ -1,6 +1,5 @@
 """The token of a forge as the credential of every request (docs/protocol.md, "Authentication", rule 6)."""
 
-import base64
 import json
 from collections.abc import Iterator
 
@@ -8,9 +7,9 @@ import httpx
 import pytest
 
 from services.conformance.blobs import new_blob
-from services.conformance.dialects import GENERIC, Dialect
+from services.conformance.dialects import Dialect
+from tests.protocol import tokens
 from tests.protocol.administration import Administration
-from tests.protocol.answers import check
 from tests.protocol.client import Client, basic
 from tests.support.forges import Answer, StubForge, Token, running_forge, throttled
 from tests.support.stack import Stack
@@ -32,14 +31,6 @@ def alice(stack: Stack, forge: StubForge, http: httpx.Client) -> Client:
     return Client(http, f"{stack.origin}/tied/f{forge.number}", basic("alice", f"secret-{forge.number}"))
 
 
-def _claims(action: dict[str, object]) -> dict[str, object]:
-    header = action["header"]
-    assert isinstance(header, dict)
-    payload = str(header["X-Towpath-Token"]).split(".")[1]
-    claims: dict[str, object] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    return claims
-
-
 def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge: StubForge, dialect: Dialect) -> None:
     """The forge's role opens every endpoint, as Basic and as Bearer, and a lock has the forge's login as its owner."""
     blob, secret = new_blob(), f"secret-{forge.number}"
@@ -47,7 +38,7 @@ def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge
         alice = alice.speaking(dialect).showing(authorization)
         entry = alice.entry("upload", blob)
         for name, action in entry.get("actions", {}).items():
-            assert secret not in json.dumps(_claims(action))
+            assert secret not in json.dumps(tokens.claims_of(action))
             done = alice.put(action, blob.content) if name == "upload" else alice.verify(action, blob.entry)
             assert done.status_code == 200
         assert alice.get(alice.action("download", blob)).content == blob.content
@@ -123,12 +114,3 @@ def test_wrong_tokens_and_accounts_without_a_role_are_refused(
     assert invented.batch("download", new_blob().entry).status_code == 401
     header = f"{basic('x', f'stranger-{forge.number}')}, {alice.authorization}"
     assert alice.showing(header).batch("upload", new_blob().entry).status_code == 200
-
-
-def test_tokens_of_ours_stay_in_the_house(alice: Client, forge: StubForge, stack: Stack) -> None:
-    """No token of ours, good or wrong, is shown to the forge of the repository."""
-    for token in (stack.tokens["alice"], "tp_wrong"):
-        answer = alice.showing(basic("alice", token)).batch("download", new_blob().entry)
-        assert answer.status_code in (401, 404)
-        check(answer, GENERIC)
-    assert forge.requests == []

@@ -46,22 +46,23 @@ def test_each_path_that_can_be_is_locked_and_unlocked(alice: Client, bob: Client
 
 
 def test_all_paths_or_none(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """A single locked path leaves all paths as they were with `atomic`, and the answer has the lock that stands."""
+    """A locked path leaves all paths as they were with `atomic`, and the answer has each lock that stands."""
     path = f"atomic/{dialect.name}"
-    standing = alice.lock(f"{path}/hers").json()["lock"]
+    hers = [f"{path}/hers", f"{path}/hers too"]
+    standing = [alice.lock(each).json()["lock"] for each in hers]
     for call in (lock_all, unlock_all):
-        answer = call(bob.speaking(dialect), f"{path}/his", f"{path}/hers", atomic=True, ref=OF_BOB)
+        answer = call(bob.speaking(dialect), f"{path}/his", *hers, atomic=True, ref=OF_BOB)
         assert answer.status_code == 409
         body = answer.json()
         assert {"message", "locks", "failures", "request_id"} <= body.keys() <= {"locks", "failures"} | ERROR_KEYS
-        assert body["locks"] == [standing]
-        assert f"{path}/hers" in [failure["path"] for failure in body["failures"]]
+        assert body["locks"] == standing
+        assert set(hers) <= {failure["path"] for failure in body["failures"]}
     assert alice.locks(path=f"{path}/his").json() == {"locks": []}
-    locked = lock_all(alice.speaking(dialect), f"{path}/1", f"{path}/hers", atomic=True)
+    locked = lock_all(alice.speaking(dialect), f"{path}/1", *hers, atomic=True)
     assert locked.status_code == 201
-    assert [lock["path"] for lock in locked.json()["locks"]] == [f"{path}/1", f"{path}/hers"]
-    assert locked.json()["locks"][1] == standing
-    unlocked = unlock_all(alice.speaking(dialect), f"{path}/1", f"{path}/hers", atomic=True)
+    assert [lock["path"] for lock in locked.json()["locks"]] == [f"{path}/1", *hers]
+    assert locked.json()["locks"][1:] == standing
+    unlocked = unlock_all(alice.speaking(dialect), f"{path}/1", *hers, atomic=True)
     assert (unlocked.status_code, unlocked.json()) == (200, locked.json())
 
 

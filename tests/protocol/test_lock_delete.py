@@ -1,6 +1,5 @@
 """Delete lock (protocol: Delete lock; Locking errors)."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -119,14 +118,6 @@ def test_the_lock_of_another_repository_is_404(alice: Client, public: Client, ne
         assert other.unlock(lock["id"]).status_code == 404
         assert other.unlock(lock["id"], force=True).status_code == 404
     assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
-
-
-def test_of_many_who_remove_a_lock_exactly_one_does(alice: Client) -> None:
-    """A lock is removed once, so exactly one of many callers gets it back."""
-    lock = new_lock(alice)
-    with ThreadPoolExecutor(10) as pool:
-        answers = list(pool.map(lambda _: alice.unlock(lock["id"], force=True), range(10)))
-    assert sorted(answer.status_code for answer in answers) == [200] + [404] * 9
 
 
 def test_without_access_or_repository_it_is_403(bob: Client, carol: Client, stack: Stack, dialect: Dialect) -> None:

@@ -126,12 +126,6 @@ def test_a_folder_and_an_owner_filter(new_repository: NewRepository, dialect: Di
     assert alice.locks(owner="bob").json() == {"locks": []}
 
 
-@pytest.mark.parametrize("limit", ["0", "-99999999999999999999", "1000000000", "9" * 5000, "+5"])
-def test_a_limit_out_of_bounds_is_coerced(there: Client, locks: list[dict[str, Any]], limit: str) -> None:
-    """The server applies its own bounds to the limit, so that no client can ask for everything at once."""
-    assert there.locks(limit=limit).json() == {"locks": locks}
-
-
 @pytest.mark.parametrize("limit", ["abc", "1.5", "\x00"])
 def test_a_limit_that_is_no_number_is_422(there: Client, limit: str) -> None:
     """A client that sends a limit that is no integer learns which parameter is wrong."""

@@ -1,7 +1,6 @@
 """Thefts of locks, notes and the history of locks (protocol: Steal lock; Lock history)."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -62,17 +61,6 @@ def test_a_lock_that_was_stolen_already_is_409_with_the_standing_one(alice: Clie
     assert answer.json()["lock"] == now
     assert alice.unlock(now["id"]).status_code == 200
     assert steal(alice, old["id"]).status_code == steal(alice, now["id"]).status_code == 404
-
-
-def test_of_many_thieves_exactly_one_gets_the_lock(alice: Client, bob: Client) -> None:
-    """A theft is atomic, so the history has one record and all others learn the winner."""
-    old = new_lock(bob)
-    with ThreadPoolExecutor(10) as pool:
-        answers = list(pool.map(lambda _: steal(alice, old["id"]), range(10)))
-    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 9
-    [won] = [answer.json()["lock"] for answer in answers if answer.status_code == 201]
-    assert all(answer.json()["lock"] == won for answer in answers if answer.status_code == 409)
-    assert len(history(alice, path=old["path"]).json()["locks"]) == 1
 
 
 def test_a_theft_needs_the_rights_of_force(alice: Client, bob: Client, carol: Client, anonymous: Client) -> None:
