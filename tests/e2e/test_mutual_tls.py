@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,16 +15,11 @@ from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
 from tests.support.commands import finished
+from tests.support.ports import free_ports
 from tests.support.stack import TOWPATH
 from tests.support.waiting import until
 
 SERVICES = {"storage": "towpath.storage.v1.StorageService", "locks": "towpath.locks.v1.LockService"}
-
-
-def free_address(host: str) -> str:
-    """Return an address on which nothing listens."""
-    with socket.create_server((host, 0)) as found:
-        return f"{host}:{found.getsockname()[1]}"
 
 
 @dataclass
@@ -47,8 +41,8 @@ class Site:
 @pytest.fixture
 def site(database_url: SecretStr, tmp_path: Path) -> Iterator[Site]:
     """Storage, locks and facade, on a database that `towpath migrate` has prepared."""
-    addresses = {"storage": free_address("localhost"), "locks": free_address("localhost")}
-    addresses["facade"] = free_address("127.0.0.1")
+    storage, locks, facade = free_ports(3)
+    addresses = {"storage": f"localhost:{storage}", "locks": f"localhost:{locks}", "facade": f"127.0.0.1:{facade}"}
     (tmp_path / "bytes").mkdir()
     secrets = tmp_path / "secrets"
     secrets.mkdir()

@@ -1,16 +1,14 @@
 """The real git-lfs while its repository is archived, renamed, removed and restored."""
 
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import finished
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content
-from tests.support.stack import TOWPATH, Stack, running_stack
+from tests.support.stack import Stack, running_stack
 from tests.support.waiting import blocking_until
 
 _versions = itertools.count()
@@ -21,13 +19,6 @@ def site() -> Iterator[Stack]:
     """A `towpath up` whose repository goes through all this."""
     with running_stack() as stack:
         yield stack
-
-
-def _repo(stack: Stack, *arguments: str) -> dict[str, object]:
-    result = finished([*TOWPATH, "repo", *arguments, "--json", "--data", str(stack.data)])
-    assert result.returncode == 0, result.stderr
-    record: dict[str, object] = json.loads(result.stdout)
-    return record
 
 
 def _push(clone: Clone) -> tuple[bool, str]:
@@ -57,19 +48,19 @@ def test_a_client_through_the_life_of_its_repository(site: Stack, tmp_path: Path
     clone = shared_repository(alice, remote, lfs_url=site.base_url)
     assert _push(clone)[0]
 
-    _repo(site, "rename", "demo/assets", "demo/moved")
+    site.towpath("repo", "rename", "demo/assets", "demo/moved")
     assert _push(clone)[0]
 
-    _repo(site, "archive", "demo/moved")
+    site.towpath("repo", "archive", "demo/moved")
     assert "archived" in _refusal(clone, "a push is refused")
     reader = alice.clone(remote, "reader", lfs_url=site.base_url)
     assert (reader.path / "art.dat").stat().st_size == 5_000
     assert "archived" in clone.lfs("lock", "art.dat", check=False).stderr
-    _repo(site, "unarchive", "demo/moved")
+    site.towpath("repo", "unarchive", "demo/moved")
 
-    _repo(site, "remove", "demo/moved", "--force")
+    site.towpath("repo", "remove", "demo/moved", "--force")
     _refusal(clone, "a push finds no repository")
-    _repo(site, "undelete", "demo/moved")
+    site.towpath("repo", "undelete", "demo/moved")
     blocking_until(lambda: _push(clone)[0], "the repository is back")
     again = alice.clone(remote, "again", lfs_url=f"{site.origin}/demo/moved")
     assert (again.path / "art.dat").read_bytes() == (clone.path / "art.dat").read_bytes()

@@ -58,13 +58,7 @@ async def test_a_push_over_the_rate_ends_well(limited: Stack, tmp_path: Path) ->
 
 def test_the_commands_show_rates(limited: Stack) -> None:
     """A rate is shown where there is one, and is given as it is shown."""
-
-    def run(*arguments: str) -> dict[str, object]:
-        result = finished([*TOWPATH, *arguments, "--json", "--data", str(limited.data)])
-        assert result.returncode == 0, result.stderr
-        record: dict[str, object] = json.loads(result.stdout)
-        return record
-
+    run = limited.towpath
     assert "rate" not in run("user", "add", "dora")
     assert run("user", "update", "dora", "--rate", "10/s")["rate"] == "600/min"
     assert run("token", "add", "dora", "build", "--rate", "1000/h")["rate"] == "1000/h"

@@ -53,6 +53,10 @@ class Administration:
                 return answer
             time.sleep(_PAUSE_SECONDS)
 
+    def _take(self, call: Callable[..., object], request: object) -> None:
+        call(request, STEP_SECONDS, self._metadata)
+        self._taken_at = time.monotonic()
+
     def add_user(self, name: str) -> str:
         """Add a user and return a token."""
         self._stub.CreateUser(pb.CreateUserRequest(name=name), STEP_SECONDS, self._metadata)
@@ -67,8 +71,7 @@ class Administration:
 
     def revoke_token(self, user: str, name: str) -> None:
         """End a token."""
-        self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.RevokeToken, pb.RevokeTokenRequest(user_name=user, name=name))
 
     def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
         """Add a repository."""
@@ -99,33 +102,26 @@ class Administration:
 
     def rename_repository(self, name: str, new_name: str) -> None:
         """Give a repository another name."""
-        self._stub.UpdateRepository(
-            pb.UpdateRepositoryRequest(name=name, new_name=new_name), STEP_SECONDS, self._metadata
-        )
-        self._taken_at = time.monotonic()
+        self._take(self._stub.UpdateRepository, pb.UpdateRepositoryRequest(name=name, new_name=new_name))
 
     def remove_repository(self, name: str) -> None:
         """Remove a repository with all that it holds."""
-        self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.DeleteRepository, pb.DeleteRepositoryRequest(name=name, force=True))
 
     def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
         """Give a user a role in a repository, in place of the same role for other refs."""
         request = pb.GrantAccessRequest(
             user_name=user, repository=repository, role=_ROLES[role], ref_patterns=list(refs)
         )
-        self._stub.GrantAccess(request, STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.GrantAccess, request)
 
     def remove_user(self, name: str) -> None:
         """Remove a user, with all tokens and grants."""
-        self._stub.DeleteUser(pb.DeleteUserRequest(name=name), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.DeleteUser, pb.DeleteUserRequest(name=name))
 
     def archive_repository(self, name: str) -> None:
         """Let a repository be read only."""
-        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, archived=True), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.UpdateRepository, pb.UpdateRepositoryRequest(name=name, archived=True))
 
     def limit_requests(self, name: str, *, per_hour: int) -> None:
         """Limit the requests of a user, who has made none yet."""
@@ -134,26 +130,20 @@ class Administration:
 
     def hide_repository(self, name: str) -> None:
         """Make a public repository private."""
-        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, public=False), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.UpdateRepository, pb.UpdateRepositoryRequest(name=name, public=False))
 
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
-        self._stub.RevokeAccess(
-            pb.RevokeAccessRequest(user_name=user, repository=repository), STEP_SECONDS, self._metadata
-        )
-        self._taken_at = time.monotonic()
+        self._take(self._stub.RevokeAccess, pb.RevokeAccessRequest(user_name=user, repository=repository))
 
     def remove_object(self, repository: str, oid: str, reason: str) -> None:
         """Remove an object."""
         request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
-        self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.RemoveObject, request)
 
     def purge_object(self, repository: str, oid: str) -> None:
         """Take the bytes of a removed object out of the bin."""
-        self._stub.PurgeObject(pb.PurgeObjectRequest(repository=repository, oid=oid), STEP_SECONDS, self._metadata)
-        self._taken_at = time.monotonic()
+        self._take(self._stub.PurgeObject, pb.PurgeObjectRequest(repository=repository, oid=oid))
 
     def restore_object(self, repository: str, oid: str) -> None:
         """Bring a removed object back; if its bytes are gone, let it be uploaded again."""

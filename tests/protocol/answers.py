@@ -1,6 +1,5 @@
 """Checks that hold for every answer of the service, whatever the request."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ from services.conformance import strict_json
 from services.conformance.dialects import Dialect
 from services.conformance.strict_json import TIMESTAMP
 
-LOCK_ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 ERROR_KEYS = {"message", "request_id", "documentation_url"}
 _TIMESTAMPS = ("locked_at", "expires_at")
 

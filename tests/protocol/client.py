@@ -128,7 +128,7 @@ class Client:
             "PUT", action["href"], headers=[*action.get("header", {}).items(), *default, *headers], content=content
         )
 
-    def verify(self, action: Action, body: object) -> httpx.Response:
+    def verify(self, action: Action, body: object, *headers: tuple[str, str]) -> httpx.Response:
         """Do a verify action."""
         return self.send(
             "POST",
@@ -137,6 +137,7 @@ class Client:
                 *action.get("header", {}).items(),
                 ("Accept", self.dialect.media_type),
                 ("Content-Type", self.dialect.media_type),
+                *headers,
             ],
             content=body if isinstance(body, bytes) else json.dumps(body).encode(),
         )

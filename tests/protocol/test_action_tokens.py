@@ -28,7 +28,7 @@ def perform(client: Client, operation: str, action: Action, blob: Blob, *headers
             return client.get(action, *headers)
         case "upload":
             return client.put(action, blob.content, *headers)
-    return client.verify(action, blob.entry)
+    return client.verify(action, blob.entry, *headers)
 
 
 def prepared(client: Client, operation: str) -> tuple[Blob, Action]:
@@ -162,14 +162,10 @@ def test_of_several_authorization_headers_one_that_is_good_is_enough(
     """The Bearer token counts beside the Authorization header that CI checkouts add to every request (client-9)."""
     blob, action = prepared(alice, operation)
     good = ("Authorization", f"Bearer {tokens.token_of(action)}")
-    body = blob.content if operation == "upload" else None
-    if operation == "verify":
-        body = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
     for other in (basic("x-access-token", stack.tokens["alice"]), basic("x", "wrong"), "Bearer wrong", "Basic !!!"):
         pair = [good, ("Authorization", other)]
-        headers = [("Content-Type", alice.dialect.media_type), *(pair if order == "token first" else reversed(pair))]
-        method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
-        assert alice.send(method, action["href"], headers=headers, content=body).status_code == 200, other
+        headers = pair if order == "token first" else pair[::-1]
+        assert perform(alice, operation, {"href": action["href"]}, blob, *headers).status_code == 200, other
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -177,10 +173,6 @@ def test_the_token_has_a_header_of_its_own(alice: Client, stack: Stack, operatio
     """The token has its own header, so that clients which add an Authorization to each request send one (client-9)."""
     blob, action = prepared(alice, operation)
     assert list(action["header"]) == ["X-Towpath-Token"]
-    method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
-    body = blob.content if operation == "upload" else None
-    if operation == "verify":
-        body = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
     token = tokens.token_of(action)
     for headers in (
         [("X-Towpath-Token", token)],
@@ -189,8 +181,7 @@ def test_the_token_has_a_header_of_its_own(alice: Client, stack: Stack, operatio
         [("Authorization", f"{basic('x', 'wrong')}, Bearer {token}")],
         [("X-Towpath-Token", "wrong"), ("Authorization", f'Digest username="x", Bearer {token}, Basic !!!')],
     ):
-        headers = [("Content-Type", alice.dialect.media_type), *headers]
-        assert alice.send(method, action["href"], headers=headers, content=body).status_code == 200, headers
+        assert perform(alice, operation, {"href": action["href"]}, blob, *headers).status_code == 200, headers
 
 
 @pytest.mark.parametrize("header", ["X-Towpath-Token", "Authorization"])

@@ -15,7 +15,7 @@ from tests.protocol.administration import Administration
 from tests.protocol.client import Client
 from tests.protocol.conftest import NewRepository
 from tests.support.defects import DEFECTS, Defect
-from tests.support.spoiling_proxy import Asked, Forward, Given, SpoilingProxy, spoiling_proxy
+from tests.support.spoiling_proxy import Asked, Forward, Given, Spoil, spoiling_proxy
 from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS
 
@@ -38,12 +38,15 @@ def repository(operator: Administration, new_repository: NewRepository) -> Clien
 
 
 async def run_through(
-    stack: Stack, repository: Client, proxy: SpoilingProxy, *only: str, seconds: float = STEP_SECONDS
+    stack: Stack, repository: Client, spoil: Spoil | None, *only: str, seconds: float = STEP_SECONDS
 ) -> Report:
-    """Run cases, by default all, through the proxy."""
+    """Run cases, by default all, through a proxy that spoils answers, or passes all on where `spoil` is None."""
     first, second = (Credentials(user, stack.tokens[user]) for user in ("alice", "bob"))
-    url = repository.base_url.replace(stack.origin, proxy.origin)
-    return await run(Target(url, GIT_LFS, first, second), select(only), seconds=seconds)
+    async with spoiling_proxy(stack.origin) as proxy:
+        if spoil is not None:
+            proxy.spoil = spoil
+        url = repository.base_url.replace(stack.origin, proxy.origin)
+        return await run(Target(url, GIT_LFS, first, second), select(only), seconds=seconds)
 
 
 def ids(report: Report, *outcomes: Outcome) -> set[str]:
@@ -59,8 +62,7 @@ def test_there_are_defects_enough() -> None:
 
 async def test_the_proxy_itself_is_no_defect(stack: Stack, repository: Client) -> None:
     """Without a defect there are no findings, so that those with one are of the defect."""
-    async with spoiling_proxy(stack.origin) as proxy:
-        report = await run_through(stack, repository, proxy)
+    report = await run_through(stack, repository, None)
     assert [result.record() for result in report.results if result.outcome is Outcome.FAILED] == []
     assert report.is_clean
     assert len(report.results) == len(CATALOG)
@@ -82,9 +84,7 @@ async def test_a_defect_is_found_by_its_cases(
     """
     whole = pytestconfig.getoption("--whole-catalog") or defect in WHOLE
     parts = () if whole else {f"{found.partition('/')[0]}/*" for found in defect.found_by}
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = defect.plant()
-        report = await run_through(stack, repository, proxy, *parts)
+    report = await run_through(stack, repository, defect.plant(), *parts)
     assert sorted(ids(report, Outcome.FAILED)) == sorted(defect.found_by), [
         result.record() for result in report.results if result.outcome is Outcome.FAILED
     ]
@@ -103,9 +103,7 @@ async def test_a_server_that_does_not_answer_fails_one_case_and_not_the_run(stac
             await asyncio.Event().wait()
         return await forward(asked)
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = hanging
-        report = await run_through(stack, repository, proxy, "batch_request/*_operation*", seconds=5)
+    report = await run_through(stack, repository, hanging, "batch_request/*_operation*", seconds=5)
     assert ids(report, Outcome.FAILED) == {"batch_request/another_operation_is_refused"}
     assert ids(report, Outcome.PASSED) == {"batch_request/both_operations_are_answered"}
     (failed,) = (result for result in report.results if result.outcome is Outcome.FAILED)
@@ -119,9 +117,7 @@ async def test_an_answer_without_end_is_not_read(stack: Stack, repository: Clien
         given = await forward(asked)
         return replace(given, body=given.body + b" " * 9 * 2**20) if asked.is_list() else given
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = endless
-        report = await run_through(stack, repository, proxy, "lock_list/a_path_without_a_lock*")
+    report = await run_through(stack, repository, endless, "lock_list/a_path_without_a_lock*")
     (result,) = report.results
     assert (result.outcome, result.message) == (
         Outcome.FAILED,
@@ -138,9 +134,7 @@ async def test_a_lock_whose_answer_was_lost_is_removed(stack: Stack, repository:
             raise ConnectionResetError
         return given
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = losing
-        report = await run_through(stack, repository, proxy, "lock_create/a_free_path_is_locked")
+    report = await run_through(stack, repository, losing, "lock_create/a_free_path_is_locked")
     assert ids(report, Outcome.FAILED) == {"lock_create/a_free_path_is_locked"}
     assert report.left_locks == []
     assert repository.locks().json() == {"locks": []}
@@ -153,9 +147,7 @@ async def test_locks_that_cannot_be_removed_are_named(stack: Stack, repository: 
     async def refusing(asked: Asked, forward: Forward) -> Given:
         return Given(500, {}, b"{}") if asked.is_unlock() else await forward(asked)
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = refusing
-        report = await run_through(stack, repository, proxy, "lock_create/a_free_path_is_locked")
+    report = await run_through(stack, repository, refusing, "lock_create/a_free_path_is_locked")
     assert ids(report, Outcome.PASSED) == {"lock_create/a_free_path_is_locked"}
     assert not report.is_clean
     locks = repository.locks().json()["locks"]
@@ -170,9 +162,7 @@ async def test_a_server_without_locks_has_no_findings_about_them(stack: Stack, r
     async def without_locks(asked: Asked, forward: Forward) -> Given:
         return Given(404) if "/locks" in asked.path else await forward(asked)
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = without_locks
-        report = await run_through(stack, repository, proxy, "lock_*", "dialects/*", "errors/*", "authentication/*")
+    report = await run_through(stack, repository, without_locks, "lock_*", "dialects/*", "errors/*", "authentication/*")
     assert [result.record() for result in report.results if result.outcome is Outcome.FAILED] == []
     assert report.is_clean
     skipped = {result.message for result in report.results if result.case.id.startswith("lock_")}
@@ -191,11 +181,9 @@ async def test_a_limited_rate_is_waited_for_and_is_no_finding(stack: Stack, repo
             return Given(429, {"retry-after": "3600"}, b'{"message": "slowly"}')
         return await forward(asked)
 
-    async with spoiling_proxy(stack.origin) as proxy:
-        proxy.spoil = limiting
-        report = await run_through(
-            stack, repository, proxy, "batch_request/the_chosen*", "batch_request/another_operation*"
-        )
+    report = await run_through(
+        stack, repository, limiting, "batch_request/the_chosen*", "batch_request/another_operation*"
+    )
     assert answered
     assert ids(report, Outcome.PASSED) == {"batch_request/the_chosen_transfer_was_offered"}
     assert ids(report, Outcome.SKIPPED) == {"batch_request/another_operation_is_refused"}
