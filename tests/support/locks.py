@@ -1,7 +1,7 @@
 """A real lock service on a unix socket, and the callers of its three services."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
@@ -29,6 +30,8 @@ from services.locks.settings import LocksSettings
 from services.locks.webhooks.worker import Retries
 from tests.support.health import wait_serving
 from tests.support.waiting import STEP_SECONDS
+
+NO_STORAGE = "unix:/nonexistent/storage.sock"
 
 
 @dataclass
@@ -52,15 +55,64 @@ class RunningLocks:
         """The name of the database."""
         return parse_url(self.database_url).database or ""
 
+    @asynccontextmanager
+    async def open_database(self, *, pool_size: int = 1) -> AsyncIterator[Database]:
+        """Open the database past the service, as a replica does."""
+        database = Database(create_engine(self.database_url, schema=SCHEMA.name, pool_size=pool_size))
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    async def execute(self, statement: str, **values: object) -> Sequence[Any]:
+        """Run a statement on the tables past the service, and return its rows."""
+        async with self.open_database() as database, database.engine.begin() as connection:
+            result = await connection.execute(text(statement), values)
+            return result.all() if result.returns_rows else []
+
+    @asynccontextmanager
+    async def second(self, folder: Path, *, name: str = "second", **options: Any) -> AsyncIterator["RunningLocks"]:  # noqa: ANN401 - those of `serving_locks`
+        """Serve on the same database by another lock service, with `options` of `serving_locks`."""
+        async with (
+            serving_locks(self.database_url, folder, name=name, **options) as address,
+            _connected(address, self.database_url, self.admin_token) as second,
+        ):
+            yield second
+
     async def add_user(self, name: str, *, administrator: bool = False) -> int:
         """Make a user and return its id."""
         request = admin.CreateUserRequest(name=name, administrator=administrator)
         return (await self.admin_peer.call(self.admin.CreateUser, request)).user.id
 
+    async def delete_user(self, name: str, *, release_locks: bool = False) -> admin.User:
+        """Remove a user."""
+        request = admin.DeleteUserRequest(name=name, release_locks=release_locks)
+        return (await self.admin_peer.call(self.admin.DeleteUser, request)).user
+
     async def add_token(self, user_name: str, name: str = "laptop") -> str:
         """Make a token of a user and return its secret."""
         request = admin.CreateTokenRequest(user_name=user_name, name=name)
         return (await self.admin_peer.call(self.admin.CreateToken, request)).secret
+
+    async def revoke_token(self, user_name: str, name: str = "laptop") -> admin.Token:
+        """Revoke a token of a user."""
+        request = admin.RevokeTokenRequest(user_name=user_name, name=name)
+        return (await self.admin_peer.call(self.admin.RevokeToken, request)).token
+
+    async def tokens(self, user_name: str) -> Sequence[admin.Token]:
+        """Return the tokens of a user."""
+        return (await self.admin_peer.call(self.admin.ListTokens, admin.ListTokensRequest(user_name=user_name))).tokens
+
+    async def add_group(self, name: str, *members: str, **fields: Any) -> admin.Group:  # noqa: ANN401 - those of the request
+        """Make a group with members, and return it."""
+        request = admin.CreateGroupRequest(name=name, **fields)
+        group = (await self.admin_peer.call(self.admin.CreateGroup, request)).group
+        return await self.add_members(name, *members) if members else group
+
+    async def add_members(self, group: str, *members: str, origin: str = "") -> admin.Group:
+        """Add members to a group, and return it."""
+        request = admin.AddGroupMembersRequest(group_name=group, user_names=members, origin=origin)
+        return (await self.admin_peer.call(self.admin.AddGroupMembers, request)).group
 
     async def add_repository(
         self,
@@ -73,6 +125,31 @@ class RunningLocks:
         request = admin.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
         return (await self.admin_peer.call(self.admin.CreateRepository, request)).repository.id
 
+    async def update_repository(self, name: str, **fields: Any) -> admin.Repository:  # noqa: ANN401 - those of the request
+        """Change fields of a repository."""
+        request = admin.UpdateRepositoryRequest(name=name, **fields)
+        return (await self.admin_peer.call(self.admin.UpdateRepository, request)).repository
+
+    async def delete_repository(self, name: str, *, force: bool = False) -> admin.Repository:
+        """Remove a repository."""
+        request = admin.DeleteRepositoryRequest(name=name, force=force)
+        return (await self.admin_peer.call(self.admin.DeleteRepository, request)).repository
+
+    async def released(self, repository: str, **fields: Any) -> Sequence[admin.ReleasedLock]:  # noqa: ANN401 - those of the request
+        """Return a page of released locks, as an administrator."""
+        request = admin.ListReleasedLocksRequest(repository=repository, **fields)
+        return (await self.admin_peer.call(self.admin.ListReleasedLocks, request)).locks
+
+    async def grants(self, repository: str) -> Sequence[admin.Grant]:
+        """Return the grants in a repository."""
+        request = admin.ListGrantsRequest(repository=repository)
+        return (await self.admin_peer.call(self.admin.ListGrants, request)).grants
+
+    async def revoke(self, user_name: str, repository: str, *, group_name: str = "") -> Sequence[admin.Grant]:
+        """Revoke the grants that a user, or a group, has in a repository."""
+        request = admin.RevokeAccessRequest(user_name=user_name, repository=repository, group_name=group_name)
+        return (await self.admin_peer.call(self.admin.RevokeAccess, request)).grants
+
     async def grant(
         self,
         user_name: str,
@@ -82,17 +159,19 @@ class RunningLocks:
         ref_patterns: Iterable[str] = (),
         ignores_locks: bool = False,
         origin: str = "",
-    ) -> None:
-        """Give a user a role in a repository."""
+        group_name: str = "",
+    ) -> admin.GrantAccessResponse:
+        """Give a user, or a group, a role in a repository."""
         request = admin.GrantAccessRequest(
             user_name=user_name,
+            group_name=group_name,
             repository=repository,
             role=role,
             ref_patterns=ref_patterns,
             ignores_locks=ignores_locks,
             origin=origin,
         )
-        await self.admin_peer.call(self.admin.GrantAccess, request)
+        return await self.admin_peer.call(self.admin.GrantAccess, request)
 
     async def check(
         self, user_id: int, repository: str, permission: access.Permission.ValueType, *, ref: str = ""
@@ -155,11 +234,23 @@ class RunningLocks:
 
 
 @contextmanager
-def refused(kind: type[ServiceError], reason: Reason) -> Iterator[pytest.ExceptionInfo[ServiceError]]:
-    """Expect an error of this kind and reason."""
+def refused(
+    kind: type[ServiceError], reason: Reason, beginning: str = ""
+) -> Iterator[pytest.ExceptionInfo[ServiceError]]:
+    """Expect an error of this kind and reason, whose message begins so."""
     with pytest.raises(kind) as caught:
         yield caught
     assert caught.value.reason == reason, caught.value
+    assert caught.value.message.startswith(beginning), caught.value
+
+
+async def is_refused(kind: type[ServiceError], attempt: Awaitable[object]) -> bool:
+    """Return whether a call ends with an error of this kind; raise any other error."""
+    try:
+        await attempt
+    except kind:
+        return True
+    return False
 
 
 @asynccontextmanager
@@ -167,7 +258,7 @@ async def serving_locks(
     database_url: SecretStr,
     folder: Path,
     *,
-    storage_address: str,
+    storage_address: str = NO_STORAGE,
     name: str = "locks",
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
@@ -201,11 +292,24 @@ async def serving_locks(
 
 
 @asynccontextmanager
+async def _connected(
+    address: str, database_url: SecretStr, admin_token: str, *, service_secret: SecretStr | None = None
+) -> AsyncIterator[RunningLocks]:
+    peer = ServiceClient(address, deadline=STEP_SECONDS, secret=service_secret)
+    admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(admin_token))
+    try:
+        yield RunningLocks(address, database_url, peer, admin_peer, admin_token)
+    finally:
+        await peer.close()
+        await admin_peer.close()
+
+
+@asynccontextmanager
 async def running_locks(
     database_url: SecretStr,
     folder: Path,
     *,
-    storage_address: str = "unix:/nonexistent/storage.sock",
+    storage_address: str = NO_STORAGE,
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
     limits: Mapping[str, Any] | None = None,
@@ -218,19 +322,16 @@ async def running_locks(
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     secret = await bootstrap(database)
     await database.close()
-    async with serving_locks(
-        database_url,
-        folder,
-        storage_address=storage_address,
-        service_secret=service_secret,
-        storage_admin_secret=storage_admin_secret,
-        limits=limits,
-        retries=retries,
-    ) as address:
-        peer = ServiceClient(address, deadline=STEP_SECONDS, secret=service_secret)
-        admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(secret))
-        try:
-            yield RunningLocks(address, database_url, peer, admin_peer, secret)
-        finally:
-            await peer.close()
-            await admin_peer.close()
+    async with (
+        serving_locks(
+            database_url,
+            folder,
+            storage_address=storage_address,
+            service_secret=service_secret,
+            storage_admin_secret=storage_admin_secret,
+            limits=limits,
+            retries=retries,
+        ) as address,
+        _connected(address, database_url, secret, service_secret=service_secret) as running,
+    ):
+        yield running

@@ -1,20 +1,23 @@
 """A running lock service for each file of tests, and a repository with its people for each test."""
 
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.database.engine import create_engine
+from services.locks.locking.retention import delete_expired
+from tests.support.issuer import Issuer, running_issuer
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
+from tests.support.waiting import until
 
 _numbers = itertools.count(1)
 
@@ -33,19 +36,34 @@ class Team:
 
 async def fill(service: RunningLocks, team: Team, count: int) -> None:
     """Put locks of alice into the table, past the service, which would take its time."""
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    statement = text(
+    await service.execute(
         "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
         " SELECT :repository_id, path, sha256(path::bytea), :owner_id, date_trunc('second', now()), ''"
-        " FROM (SELECT 'many/' || n AS path FROM generate_series(1, :count) AS n) AS paths"
+        " FROM (SELECT 'many/' || n AS path FROM generate_series(1, :count) AS n) AS paths",
+        repository_id=team.repository_id,
+        owner_id=team.alice,
+        count=count,
     )
-    async with engine.begin() as connection:
-        await connection.execute(
-            statement, {"repository_id": team.repository_id, "owner_id": team.alice, "count": count}
-        )
-    async with engine.begin() as connection:
-        await connection.execute(text("ANALYZE locks"))
-    await engine.dispose()
+    await service.execute("ANALYZE locks")
+
+
+async def delete_old(service: RunningLocks, **bounds: int) -> None:
+    """Delete all that the service keeps for a time and whose time is over, with `bounds` of `delete_expired`."""
+    async with service.open_database() as database:
+        await until(partial(delete_expired, database, **bounds))
+
+
+async def explain(
+    service: RunningLocks,
+    user_name: str,
+    repository: str,
+    *,
+    ref: str = "",
+    permission: "access.Permission.ValueType" = access.PERMISSION_WRITE,
+) -> admin.ExplainAccessResponse:
+    """Ask as an administrator why a user may do something, or may not."""
+    request = admin.ExplainAccessRequest(user_name=user_name, repository=repository, ref=ref, permission=permission)
+    return await service.admin_peer.call(service.admin.ExplainAccess, request)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +97,13 @@ async def new_team(service: RunningLocks) -> Team:
     return team
 
 
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of its own for each test."""
+    with running_issuer() as running:
+        yield running
+
+
 @dataclass(frozen=True)
 class Both:
     """A lock service, the storage service that it calls, and the folder of both."""
@@ -86,6 +111,11 @@ class Both:
     locks: RunningLocks
     storage: RunningStorage
     folder: Path
+
+    async def add_repository(self) -> tuple[str, int]:
+        """Make a repository that no other test has, and return its name and its id."""
+        name = f"both/{next(_numbers)}"
+        return name, await self.locks.add_repository(name)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
-"""Calls about issuers that several files of tests make."""
+"""Calls about issuers and their tokens that several files of tests make."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
@@ -64,6 +65,17 @@ async def allow(
 async def authenticate(service: RunningLocks, token: str) -> access.AuthenticateResponse:
     """Return whose token it is."""
     return await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=token))
+
+
+async def exchange(service: RunningLocks, token: str) -> access.ExchangeTokenResponse:
+    """Return the token that is given for a JSON Web Token."""
+    return await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))
+
+
+async def token_events(service: RunningLocks, token: str) -> Sequence[Any]:
+    """Return what the audit log has about a token, which is given as USER/NAME."""
+    events = "SELECT type, actor, source, before FROM audit_events WHERE subject = :subject ORDER BY id"
+    return await service.execute(events, subject=f"token {token}")
 
 
 async def check(

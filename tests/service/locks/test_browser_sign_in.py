@@ -333,9 +333,8 @@ async def test_a_token_endpoint_that_does_not_answer(
 )
 async def test_malformed_beginnings(sign_in: BrowserSignIn, issuer: Issuer, field: str, value: str) -> None:
     """The message names the field, and the issuer is not asked."""
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, f"{field}: "):
         await sign_in.start(**{field: value})
-    assert caught.value.message.startswith(f"{field}: ")
     assert issuer.requests == []
 
 
@@ -345,8 +344,7 @@ async def test_malformed_beginnings(sign_in: BrowserSignIn, issuer: Issuer, fiel
 )
 async def test_malformed_ends(sign_in: BrowserSignIn, issuer: Issuer, field: str, value: str) -> None:
     """The message names the field, and the issuer is not asked."""
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, f"{field}: "):
         await sign_in.finish(**{"code": "a-code", field: value})
-    assert caught.value.message.startswith(f"{field}: ")
     assert issuer.requests == []
     assert issuer.redeemed == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,9 @@ from services.common.errors import (
     Unauthenticated,
     Unavailable,
 )
-from services.common.rpc.client import ServiceClient
 from services.locks.api.messages import FORGE_KIND_NUMBERS
 from tests.support.forges import KINDS, Answer, Project, StubForge, Token, running_forge, throttled
-from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
+from tests.support.locks import RunningLocks, is_refused, refused, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -48,9 +48,9 @@ async def service(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(autouse=True)
-async def new_tokens(service: RunningLocks, postgres: TestPostgres) -> None:
+async def new_tokens(service: RunningLocks) -> None:
     """Forget the tokens of other tests: the same text is no credential of two forges."""
-    await postgres.execute("DELETE FROM locks.tokens WHERE forge_id IS NOT NULL", database=service.database)
+    await service.execute("DELETE FROM tokens WHERE forge_id IS NOT NULL")
 
 
 @pytest.fixture(params=KINDS)
@@ -164,11 +164,7 @@ async def test_a_token_for_reading_does_not_write(service: RunningLocks, forge: 
 
 async def _expired(service: RunningLocks, caller: access.AuthenticateResponse, repository: str) -> bool:
     """Return whether the role of a token has to be renewed by its credential."""
-    try:
-        await _check(service, caller, repository, READ)
-    except Unauthenticated:
-        return True
-    return False
+    return await is_refused(Unauthenticated, _check(service, caller, repository, READ))
 
 
 async def test_archived_repositories_are_for_reading(service: RunningLocks, forge: StubForge) -> None:
@@ -188,63 +184,36 @@ async def test_restricted_repositories(service: RunningLocks, forge: StubForge) 
     assert await _may(service, "token-member", repository) == "write"
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await _authenticate(service, "token-public", repository)
-    update = admin.UpdateRepositoryRequest(name=repository, restricted=False)
-    assert not (await service.admin_peer.call(service.admin.UpdateRepository, update)).repository.restricted
-    await until(lambda: _reads(service, "token-public", repository), "the refusal is forgotten")
+    assert not (await service.update_repository(repository, restricted=False)).restricted
+
+    async def is_known() -> bool:
+        return not await is_refused(NotFound, _authenticate(service, "token-public", repository))
+
+    await until(is_known, "the refusal is forgotten")
+    assert await _may(service, "token-public", repository) == "read"
 
 
-async def _reads(service: RunningLocks, token: str, repository: str) -> bool:
-    try:
-        return await _may(service, token, repository) == "read"
-    except NotFound:
-        return False
-
-
-async def test_a_right_that_is_taken_away_ends(service: RunningLocks, forge: StubForge, postgres: TestPostgres) -> None:
+async def test_a_right_that_is_taken_away_ends(service: RunningLocks, forge: StubForge) -> None:
     """The right ends within the granted time, and its row with the look-up that finds it gone."""
     repository = await _tie(service, forge)
     account = forge.add(f"leaving-{forge.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     await _check(service, caller, repository, WRITE, "token")
     del forge.projects["acme/film"].roles[account]
-
-    async def ended() -> bool:
-        try:
-            await _check(service, caller, repository, READ, "token")
-        except NotFound:
-            return True
-        return False
-
-    await until(ended, "the right ends")
-    rows = await postgres.execute(
-        f"SELECT count(*) FROM locks.token_roles WHERE token_id = {caller.token_id}",  # noqa: S608 - a number
-        database=service.database,
-    )
-    assert rows == "0"
+    checked = partial(_check, service, caller, repository, READ, "token")
+    await until(lambda: is_refused(NotFound, checked()), "the right ends")
+    assert await service.execute("SELECT 1 FROM token_roles WHERE token_id = :id", id=caller.token_id) == []
 
 
-async def test_a_token_that_is_revoked_at_the_forge_ends(
-    service: RunningLocks, gitea: StubForge, postgres: TestPostgres
-) -> None:
+async def test_a_token_that_is_revoked_at_the_forge_ends(service: RunningLocks, gitea: StubForge) -> None:
     """Its row is deleted, so that it is a stranger's from then on."""
     repository = await _tie(service, gitea)
     gitea.add(f"revoker-{gitea.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
     del gitea.tokens["token"]
-
-    async def ended() -> bool:
-        try:
-            await _authenticate(service, "token", repository)
-        except Unauthenticated:
-            return True
-        return False
-
-    await until(ended, "the token ends")
-    rows = await postgres.execute(
-        f"SELECT count(*) FROM locks.tokens WHERE id = {caller.token_id}",  # noqa: S608 - a number
-        database=service.database,
-    )
-    assert rows == "0"
+    shown = partial(_authenticate, service, "token", repository)
+    await until(lambda: is_refused(Unauthenticated, shown()), "the token ends")
+    assert await service.execute("SELECT 1 FROM tokens WHERE id = :id", id=caller.token_id) == []
 
 
 async def test_renamed_users_and_repositories(service: RunningLocks, forge: StubForge) -> None:
@@ -330,21 +299,14 @@ async def test_a_token_counts_only_at_its_forge(service: RunningLocks, gitea: St
         assert other.requests == []
 
 
-async def test_no_administrator_by_the_token_of_a_forge(
-    service: RunningLocks, gitea: StubForge, postgres: TestPostgres
-) -> None:
+async def test_no_administrator_by_the_token_of_a_forge(service: RunningLocks, gitea: StubForge) -> None:
     """AdminService asks no forge, so that a token of one, which may have ended there, opens nothing."""
     repository = await _tie(service, gitea)
     gitea.add(f"chief-{gitea.number}", "token", "admin")
     caller = await _authenticate(service, "token", repository)
-    await postgres.execute(
-        f"UPDATE locks.users SET administrator = true WHERE id = {caller.user_id}",  # noqa: S608 - a number
-        database=service.database,
-    )
-    peer = ServiceClient(service.address, deadline=STEP_SECONDS, secret=SecretStr("token"))
+    await service.execute("UPDATE users SET administrator = true WHERE id = :id", id=caller.user_id)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-        await peer.call(service.admin.ListUsers, admin.ListUsersRequest())
-    await peer.close()
+        await service.peer.call(service.admin.ListUsers, admin.ListUsersRequest(), secret=SecretStr("token"))
 
 
 async def test_one_look_up_for_many_requests(postgres: TestPostgres, tmp_path: Path, gitea: StubForge) -> None:
@@ -447,15 +409,10 @@ async def test_another_tie_ends_the_roles(service: RunningLocks, gitea: StubForg
     gitea.add(f"moved-{gitea.number}", "token", "write")
     gitea.projects["acme/other"] = Project(id=9)
     caller = await _authenticate(service, "token", repository)
-    request = admin.UpdateRepositoryRequest(
-        name=repository, forge=f"gitea-{gitea.number}", forge_repository="acme/other"
-    )
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await service.update_repository(repository, forge=f"gitea-{gitea.number}", forge_repository="acme/other")
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await _check(service, caller, repository, READ, "token")
-    await service.admin_peer.call(
-        service.admin.UpdateRepository, admin.UpdateRepositoryRequest(name=repository, forge="")
-    )
+    await service.update_repository(repository, forge="")
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await _check(service, caller, repository, READ, "token")
 
@@ -476,16 +433,12 @@ async def test_forges_are_listed_and_removed(service: RunningLocks, gitea: StubF
     repository, name = await _tie(service, gitea), f"gitea-{gitea.number}"
     gitea.add(f"gone-{gitea.number}", "token", "write")
     caller = await _authenticate(service, "token", repository)
-    tokens = await service.admin_peer.call(
-        service.admin.ListTokens, admin.ListTokensRequest(user_name=caller.user_name)
-    )
-    assert list(tokens.tokens) == []
+    assert list(await service.tokens(caller.user_name)) == []
     listed = (await service.admin_peer.call(service.admin.ListForges, admin.ListForgesRequest())).forges
     assert [forge.api_url for forge in listed if forge.name == name] == [gitea.api_url]
     with refused(FailedPrecondition, Reason.FORGE_IN_USE):
         await service.admin_peer.call(service.admin.DeleteForge, admin.DeleteForgeRequest(name=name))
-    untie = admin.UpdateRepositoryRequest(name=repository, forge="")
-    await service.admin_peer.call(service.admin.UpdateRepository, untie)
+    await service.update_repository(repository, forge="")
     await service.admin_peer.call(service.admin.DeleteForge, admin.DeleteForgeRequest(name=name))
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await _check(service, caller, repository, READ, "token")
@@ -516,12 +469,11 @@ async def test_malformed_forges(service: RunningLocks, field: str, value: object
         "api_url": "https://git.example.org/api/v1",
         "repositories": ["acme/*"],
     }
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, f"{field}: "):
         await service.admin_peer.call(
             service.admin.CreateForge,
             admin.CreateForgeRequest(**{**good, field: value}),  # type: ignore[arg-type] # one of them is malformed
         )
-    assert caught.value.message.startswith(f"{field}: ")
 
 
 async def test_malformed_ties(service: RunningLocks, gitea: StubForge) -> None:
@@ -556,15 +508,7 @@ async def test_invented_tokens_cost_the_budget_and_honest_people_work_on(
         account = gitea.add("honest", "token", "write")
         honest = await _authenticate(service, "token", repository)
         began = asyncio.get_running_loop().time()
-        async with serving_locks(
-            service.database_url,
-            tmp_path,
-            storage_address="unix:/nonexistent/storage.sock",
-            name="second",
-            limits=limits,
-        ) as address:
-            peer = ServiceClient(address, deadline=STEP_SECONDS)
-            second = RunningLocks(address, service.database_url, peer, peer, "")
+        async with service.second(tmp_path, limits=limits) as second:
 
             async def flood(numbers: range) -> list[str]:
                 reasons = []
@@ -581,7 +525,6 @@ async def test_invented_tokens_cost_the_budget_and_honest_people_work_on(
                 await _check(service, honest, repository, WRITE, "token")
                 renewals += 1
             reasons = [reason for found in await floods for reason in found]
-            await peer.close()
         minutes = (asyncio.get_running_loop().time() - began) / 60
         assert len(reasons) == 10_000
         assert set(reasons) == {Reason.BAD_CREDENTIALS, Reason.UNAVAILABLE}
@@ -665,18 +608,14 @@ async def test_away_for_a_while(postgres: TestPostgres, tmp_path: Path, gitea: S
             await _authenticate(service, "token-late", repository)
         assert 1 <= int(caught.value.metadata["retry_after"]) <= 300
 
-        async def ended() -> bool:
-            try:
-                await _check(service, caller, repository, WRITE, "token")
-            except Unavailable:
-                return True
-            return False
+        async def is_away() -> bool:
+            return await is_refused(Unavailable, _check(service, caller, repository, WRITE, "token"))
 
-        await until(ended, "the time for which known roles go on is over")
+        await until(is_away, "the time for which known roles go on is over")
         gitea.instead = None
 
-        async def back() -> bool:
-            return not await ended()
+        async def is_back() -> bool:
+            return not await is_away()
 
-        await until(back, "the forge answers again")
+        await until(is_back, "the forge answers again")
         assert await _may(service, "token-late", repository) == "write"

@@ -4,8 +4,7 @@ import asyncio
 import hashlib
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,28 +21,16 @@ from services.common.errors import (
     Unauthenticated,
     Unavailable,
 )
-from services.database.engine import create_engine
-from services.database.transactions import Database
 from services.locks.issuers import sign_in
-from services.locks.locking.retention import delete_expired
-from services.locks.models import SCHEMA
-from tests.service.locks.conftest import Team
-from tests.service.locks.issuers import add_group, add_issuer, allow, authenticate, check
+from tests.service.locks.conftest import Team, delete_old
+from tests.service.locks.issuers import add_group, add_issuer, allow, authenticate, check, exchange
 from tests.support.issuer import Issuer, encoded, running_issuer
 from tests.support.locks import RunningLocks, refused
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import until
 
 Forge = Callable[[Issuer], str]
 
 MAIN, PULL = "refs/heads/main", "refs/pull/5/merge"
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    """An issuer of its own for each test."""
-    with running_issuer() as running:
-        yield running
 
 
 @pytest.fixture
@@ -322,22 +309,23 @@ async def test_programs_that_are_refused(
 
 
 async def test_grants_end_with_their_rule(service: RunningLocks, issuer: Issuer, programs: str, team: Team) -> None:
-    """Grants that an issuer loses are taken from the tokens that are known; without the issuer, they are nobody's."""
+    """Grants that an issuer loses are taken from the tokens that are known, and from those that were given for them.
+
+    Without the issuer, they are nobody's.
+    """
     await allow(service, programs, team.repository, {"repository": "acme/*"}, ref_claim="")
     token = issuer.token(repository="acme/film")
-    known = await authenticate(service, token)
-    await check(service, known, team.repository)
+    known = [await authenticate(service, each) for each in (token, (await exchange(service, token)).secret)]
+    for each in known:
+        await check(service, each, team.repository)
     request = admin.DeleteIssuerGrantsRequest(issuer=programs, repository=team.repository)
     await service.admin_peer.call(service.admin.DeleteIssuerGrants, request)
-    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-        await check(service, known, team.repository)
+    for each in known:
+        with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+            await check(service, each, team.repository)
     await service.admin_peer.call(service.admin.DeleteIssuer, admin.DeleteIssuerRequest(name=programs))
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await authenticate(service, token)
-
-
-async def _exchange(service: RunningLocks, token: str) -> access.ExchangeTokenResponse:
-    return await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))
 
 
 async def test_a_token_of_ours_for_a_json_web_token(
@@ -346,7 +334,7 @@ async def test_a_token_of_ours_for_a_json_web_token(
     """It has the same user and the same limits, for at most an hour, and is given for no token of ours."""
     await allow(service, programs, team.repository, {"repository": "acme/film"})
     token = issuer.token(repository="acme/film", ref="refs/heads/main")
-    given = await _exchange(service, token)
+    given = await exchange(service, token)
     assert given.secret.startswith("tp_")
     assert given.valid_seconds == 3_600
     known = await authenticate(service, given.secret)
@@ -356,11 +344,7 @@ async def test_a_token_of_ours_for_a_json_web_token(
         await check(service, known, team.repository, ref="refs/heads/release")
     for no_token in (given.secret, await service.add_token(team.alice_name), "nonsense", issuer.token(exp=_now(-1))):
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-            await _exchange(service, no_token)
-    request = admin.DeleteIssuerGrantsRequest(issuer=programs, repository=team.repository)
-    await service.admin_peer.call(service.admin.DeleteIssuerGrants, request)
-    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-        await check(service, known, team.repository, ref="refs/heads/main")
+            await exchange(service, no_token)
 
 
 async def test_one_token_for_one_json_web_token(
@@ -370,35 +354,35 @@ async def test_one_token_for_one_json_web_token(
     monkeypatch.setattr(sign_in, "_MAX_TOKENS", 2)
     await allow(service, programs, team.repository, {"repository": "acme/film"})
     tokens = [issuer.token(repository="acme/film", ref="refs/pull/5/merge", jti=jti) for jti in "abc"]
-    first = await _exchange(service, tokens[0])
+    first = await exchange(service, tokens[0])
     for token in (tokens[0], tokens[0], tokens[1]):
-        last = await _exchange(service, token)
+        last = await exchange(service, token)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
         await authenticate(service, first.secret)
     assert "was revoked" in caught.value.message
     with refused(ResourceExhausted, Reason.RATE_LIMITED):
-        await _exchange(service, tokens[2])
+        await exchange(service, tokens[2])
     assert (await authenticate(service, last.secret)).user_id == first.user_id
-    main = await _exchange(service, issuer.token(repository="acme/film", ref="refs/heads/main"))
+    main = await exchange(service, issuer.token(repository="acme/film", ref="refs/heads/main"))
     assert main.user_id == first.user_id
 
 
 async def test_a_job_gives_back_the_locks_of_its_ref_alone(
-    service: RunningLocks, issuer: Issuer, programs: str, team: Team, postgres: TestPostgres
+    service: RunningLocks, issuer: Issuer, programs: str, team: Team
 ) -> None:
     """All jobs are one user, and what a pull request runs ends no lock of the main branch, and gains none."""
     await allow(service, programs, team.repository, {"repository": "acme/film"})
     await allow(service, programs, team.repository, {"repository": "acme/film", "environment": "release"}, ref_claim="")
     call, stub = service.peer.call, service.locks
     main, pull = [await authenticate(service, issuer.token(repository="acme/film", ref=ref)) for ref in (MAIN, PULL)]
-    given = await _exchange(service, issuer.token(repository="acme/film", ref=MAIN, jti="next"))
+    given = await exchange(service, issuer.token(repository="acme/film", ref=MAIN, jti="next"))
     following = await authenticate(service, given.secret)
     release = await authenticate(service, issuer.token(repository="acme/film", ref=PULL, environment="release"))
     assert {main.user_id, pull.user_id, following.user_id, release.user_id} == {main.user_id}
 
-    async def delete(job: access.AuthenticateResponse, lock: pb.Lock) -> None:
+    async def delete(job: access.AuthenticateResponse, lock: pb.Lock, *, force: bool = False) -> None:
         request = pb.DeleteLockRequest(
-            repository_id=team.repository_id, user_id=job.user_id, token_id=job.token_id, id=lock.id
+            repository_id=team.repository_id, user_id=job.user_id, token_id=job.token_id, id=lock.id, force=force
         )
         await call(stub.DeleteLock, request)
 
@@ -413,10 +397,7 @@ async def test_a_job_gives_back_the_locks_of_its_ref_alone(
     await call(stub.CreateLocks, many)
     for force, reason in ((False, Reason.LOCK_NOT_OWNED), (True, Reason.FORCE_NOT_ALLOWED)):
         with refused(PermissionDenied, reason):
-            request = pb.DeleteLockRequest(
-                repository_id=team.repository_id, user_id=pull.user_id, token_id=pull.token_id, id=a.id, force=force
-            )
-            await call(stub.DeleteLock, request)
+            await delete(pull, a, force=force)
     assert await deleted(pull, PULL, "b", "c") == []
     theft = pb.StealLockRequest(
         repository_id=team.repository_id, user_id=pull.user_id, token_id=pull.token_id, id=a.id, reason="mine", ref=PULL
@@ -427,10 +408,8 @@ async def test_a_job_gives_back_the_locks_of_its_ref_alone(
     assert await deleted(main, MAIN, "c") == ["c"]
     assert await deleted(release, PULL, "d") == ["d"]
     # A lock that is stale may be stolen by every writer, and is then the thief's own.
-    stale = admin.UpdateRepositoryRequest(name=team.repository, stale_after_seconds=86_400)
-    await service.admin_peer.call(service.admin.UpdateRepository, stale)
-    older = f"UPDATE locks.locks SET locked_at = now() - interval '2 days' WHERE id = {a.id}"  # noqa: S608 - our own id
-    await postgres.execute(older, database=service.database)
+    await service.update_repository(team.repository, stale_after_seconds=86_400)
+    await service.execute("UPDATE locks SET locked_at = now() - interval '2 days' WHERE id = :id", id=int(a.id))
     stolen = (await call(stub.StealLock, theft)).lock
     with refused(PermissionDenied, Reason.LOCK_NOT_OWNED):
         await delete(main, stolen)
@@ -442,26 +421,21 @@ async def test_a_revoked_token_stays_revoked(service: RunningLocks, issuer: Issu
     token = issuer.token(sub=people, preferred_username=f"nina-{team.repository_id}")
     known = await authenticate(service, token)
     name = f"jwt-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
-    request = admin.RevokeTokenRequest(user_name=known.user_name, name=name)
-    await service.admin_peer.call(service.admin.RevokeToken, request)
-    for call in (authenticate, _exchange):
+    await service.revoke_token(known.user_name, name)
+    for call in (authenticate, exchange):
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
             await call(service, token)
         assert "was revoked" in caught.value.message
 
 
 @pytest.mark.usefixtures("people")
-async def test_tokens_are_deleted_a_day_after_they_expired(
-    service: RunningLocks, issuer: Issuer, team: Team, postgres: TestPostgres
-) -> None:
+async def test_tokens_are_deleted_a_day_after_they_expired(service: RunningLocks, issuer: Issuer, team: Team) -> None:
     """Expired tokens are told from unknown ones for a day; those of ours without an issuer stay."""
     known = await authenticate(service, issuer.token(preferred_username=f"oscar-{team.repository_id}"))
     await service.add_token(team.alice_name)
-    users = f"WHERE user_id IN ({known.user_id}, {team.alice})"
-    older = f"UPDATE locks.tokens SET expires_at = now() - interval '25 hours' {users}"  # noqa: S608 - ids of the test
-    await postgres.execute(older, database=service.database)
-    database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
-    await until(partial(delete_expired, database))
-    await database.close()
-    left = f"SELECT count(*) FROM locks.tokens {users}"  # noqa: S608 - see above
-    assert (await postgres.execute(left, database=service.database)).strip() == "1"
+    users = {"known": known.user_id, "alice": team.alice}
+    older = "UPDATE tokens SET expires_at = now() - interval '25 hours' WHERE user_id IN (:known, :alice)"
+    await service.execute(older, **users)
+    await delete_old(service)
+    left = "SELECT user_id FROM tokens WHERE user_id IN (:known, :alice)"
+    assert await service.execute(left, **users) == [(team.alice,)]

@@ -116,16 +116,15 @@ async def test_measured_pages_of_a_folder(service: RunningLocks, team: Team) -> 
     """Pages that long paths cut short have the same order, and lose none."""
     for number in range(10):
         await service.create(team.repository_id, team.alice, f"a/{number}/{'x' * 20}")
-    database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
     settings = LocksSettings.model_construct(lock_page_default=1000, lock_page_max=1000, lock_page_bytes=70)
-    pages, which = LockPages(database, settings), LockFilter(path_prefix="a/")
     found: list[str] = []
     cursor = ""
-    while not found or cursor:
-        page = await pages.read(team.repository_id, which, cursor=cursor, limit=0)
-        found += [lock.path for lock in page.locks]
-        cursor = page.next_cursor
-    await database.close()
+    async with service.open_database() as database:
+        pages, which = LockPages(database, settings), LockFilter(path_prefix="a/")
+        while not found or cursor:
+            page = await pages.read(team.repository_id, which, cursor=cursor, limit=0)
+            found += [lock.path for lock in page.locks]
+            cursor = page.next_cursor
     assert found == [f"a/{number}/{'x' * 20}" for number in range(10)]
 
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import grpc
 import pytest
 from prometheus_client import REGISTRY
-from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
 from services.common.errors import AlreadyExists, NotFound, Reason, ResourceExhausted, ServiceError
 from services.common.rpc.client import ServiceClient
-from services.database.engine import create_engine
 from services.locks.api import lock_service
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
@@ -83,14 +81,6 @@ async def watching(peer: ServiceClient, repository_id: int, *, after: str | None
 def seen(events: Iterable[pb.LockEvent]) -> list[tuple[int, str]]:
     """Return the type and the path of each event."""
     return [(event.type, event.lock.path) for event in events]
-
-
-async def execute(service: RunningLocks, statement: str, **values: object) -> None:
-    """Run a statement on the tables, past the service."""
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    async with engine.begin() as connection:
-        await connection.execute(text(statement), values)
-    await engine.dispose()
 
 
 async def test_what_an_event_tells(service: RunningLocks, team: Team) -> None:
@@ -162,11 +152,8 @@ async def test_concurrent_changes_at_two_services(postgres: TestPostgres, tmp_pa
     One watcher stays, one comes back again and again at the other service.
     """
     url = await postgres.create_database()
-    async with (
-        running_locks(url, tmp_path) as one,
-        serving_locks(url, tmp_path, storage_address="unix:/nonexistent", name="two") as address,
-    ):
-        two = ServiceClient(address, deadline=STEP_SECONDS)
+    async with running_locks(url, tmp_path) as one, one.second(tmp_path) as other:
+        two = other.peer
         repository_id = await one.add_repository("studio/film")
         users = [await one.add_user(f"user{number}") for number in range(6)]
         changes = 0
@@ -211,7 +198,6 @@ async def test_concurrent_changes_at_two_services(postgres: TestPostgres, tmp_pa
             await asyncio.gather(*watchers, return_exceptions=True)
         async with watching(two, repository_id, after=begun) as watch:
             late = await watch.events(changes)
-        await two.close()
     assert changes > 0
     for events in (steady, restless, late):
         assert len(events) == changes
@@ -244,7 +230,7 @@ async def test_events_that_are_gone_are_a_reset(service: RunningLocks, team: Tea
             await service.create(team.repository_id, team.alice, f"path {number}")
         events = await watch.events(3)
     delete = "DELETE FROM lock_events WHERE repository_id = :id AND path = 'path 1'"
-    await execute(service, delete, id=team.repository_id)
+    await service.execute(delete, id=team.repository_id)
     lacking = Watch(service.peer, team.repository_id, events[0].position)
     assert not (await lacking.read()).reset
     assert (await lacking.read()).reset
@@ -257,8 +243,7 @@ async def test_too_many_events_are_a_reset(service: RunningLocks, team: Team) ->
     """A watcher that lacks more than 10,000 events is told to list the locks instead."""
     async with watching(service.peer, team.repository_id) as watch:
         begun = watch.position
-    await execute(
-        service,
+    await service.execute(
         "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
         " SELECT :id, n::text, sha256(n::text::bytea), :owner, now(), '' FROM generate_series(1, 10001) AS n",
         id=team.repository_id,
@@ -273,8 +258,7 @@ async def test_too_many_events_are_a_reset(service: RunningLocks, team: Team) ->
 async def test_many_events_come_in_parts(service: RunningLocks, team: Team) -> None:
     """A watcher that lacks many events, or long ones, gets them in responses that each take little time."""
     async with watching(service.peer, team.repository_id) as watch:
-        await execute(
-            service,
+        await service.execute(
             "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
             " SELECT :id, path, sha256(path::bytea), :owner, now(), '' FROM ("
             " SELECT lpad(n::text, CASE WHEN n > 300 THEN 4000 ELSE 4 END, '0') AS path"
@@ -322,7 +306,7 @@ async def test_a_repository_that_is_none(service: RunningLocks, team: Team) -> N
         await Watch(service.peer, 10**12, None).read()
     async with watching(service.peer, team.repository_id) as watch:
         # The objects are the storage service's, which does not run here.
-        await execute(service, "DELETE FROM repositories WHERE id = :id", id=team.repository_id)
+        await service.execute("DELETE FROM repositories WHERE id = :id", id=team.repository_id)
         with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
             await watch.rest()
 
@@ -332,7 +316,7 @@ async def test_a_service_that_stops_ends_its_watches(postgres: TestPostgres, tmp
     url = await postgres.create_database()
     async with running_locks(url, tmp_path) as service:
         repository_id = await service.add_repository("studio/film")
-        async with serving_locks(url, tmp_path, storage_address="unix:/nonexistent", name="two") as address:
+        async with serving_locks(url, tmp_path, name="two") as address:
             peer = ServiceClient(address, deadline=STEP_SECONDS)
             watch = Watch(peer, repository_id, None)
             await watch.read()
@@ -353,8 +337,7 @@ async def test_an_administrator_watches(service: RunningLocks, team: Team) -> No
         while not (events := (await anext(aiter(call))).changes.events):
             pass
         assert seen(events) == [(CREATED, "a.psd")]
-        revoke = admin.RevokeTokenRequest(user_name=name, name="laptop")
-        await service.admin_peer.call(service.admin.RevokeToken, revoke)
+        await service.revoke_token(name)
         async with asyncio.timeout(STEP_SECONDS):
             assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
     finally:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, Reason, ResourceExhausted
@@ -12,7 +11,7 @@ from services.database.engine import parse_url
 from services.database.migrations import create_operator_engine, upgrade
 from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team, fill
-from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
+from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
 
 PER_REPOSITORY, PER_USER = 140, 120
@@ -41,18 +40,18 @@ def _made(found: list[pb.Lock | ResourceExhausted]) -> list[pb.Lock]:
     return [each for each in found if isinstance(each, pb.Lock)]
 
 
-async def _counted(service: RunningLocks, postgres: TestPostgres, team: Team) -> list[int]:
+async def _counted(service: RunningLocks, team: Team) -> list[int]:
     """Return what is counted for the repository, for both users in it together, and what stands."""
-    tables = ("sum(count) FROM locks.locks_per_repository", "sum(count) FROM locks.locks_per_user")
-    queries = [f"SELECT coalesce({table.replace(' FROM', ', 0) FROM')}" for table in tables]
-    queries.append("SELECT count(*) FROM locks.locks")
-    where = f"WHERE repository_id = {team.repository_id}"
-    return [int(await postgres.execute(f"{query} {where}", database=service.database)) for query in queries]
+    [counted] = await service.execute(
+        "SELECT coalesce((SELECT sum(count) FROM locks_per_repository WHERE repository_id = :id), 0),"
+        " coalesce((SELECT sum(count) FROM locks_per_user WHERE repository_id = :id), 0),"
+        " (SELECT count(*) FROM locks WHERE repository_id = :id)",
+        id=team.repository_id,
+    )
+    return list(counted)
 
 
-async def test_a_user_holds_as_many_as_the_limit_says(
-    service: RunningLocks, team: Team, postgres: TestPostgres
-) -> None:
+async def test_a_user_holds_as_many_as_the_limit_says(service: RunningLocks, team: Team) -> None:
     """However many are asked for at once: exactly so many, and the refusal names the limit and its setting."""
     paths = [f"mine/{number}" for number in range(PER_USER + 30)]
     found = await asyncio.gather(*(_try(service, team, team.alice, path) for path in paths))
@@ -61,7 +60,7 @@ async def test_a_user_holds_as_many_as_the_limit_says(
     message = next(each.message for each in found if isinstance(each, ResourceExhausted))
     assert str(PER_USER) in message
     assert "locks_per_user" in message
-    assert await _counted(service, postgres, team) == [PER_USER] * 3
+    assert await _counted(service, team) == [PER_USER] * 3
     # Others still have what is left of the repository.
     assert isinstance(await _try(service, team, team.bob, "bobs"), pb.Lock)
     # A place that is given back can be taken again, and not twice.
@@ -71,27 +70,21 @@ async def test_a_user_holds_as_many_as_the_limit_says(
 
 
 async def test_a_repository_has_as_many_as_the_limit_says(
-    service: RunningLocks, team: Team, postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
+    service: RunningLocks, team: Team, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Of several users at several lock services; another repository has its own."""
-    folder = tmp_path_factory.mktemp("second")
-    nowhere = "unix:/nonexistent/storage.sock"
-    async with serving_locks(service.database_url, folder, storage_address=nowhere, limits=LIMITS) as address:
-        second = RunningLocks(
-            address, service.database_url, type(service.peer)(address, deadline=60), service.admin_peer, ""
-        )
+    async with service.second(tmp_path_factory.mktemp("second"), limits=LIMITS) as second:
         asked = [
             (user, at, number) for user in (team.alice, team.bob) for at in (service, second) for number in range(60)
         ]
         found = await asyncio.gather(
             *(_try(at, team, user, f"{user}/{at.address}/{number}") for user, at, number in asked)
         )
-        await second.peer.close()
     assert len(_made(found)) == PER_REPOSITORY
     message = next(each.message for each in found if isinstance(each, ResourceExhausted))
     assert str(PER_REPOSITORY) in message
     assert "locks_per_repository" in message
-    assert await _counted(service, postgres, team) == [PER_REPOSITORY] * 3
+    assert await _counted(service, team) == [PER_REPOSITORY] * 3
     other = await service.add_repository(f"other/{team.repository}")
     await service.create(other, team.alice, "free.psd")
 
@@ -110,13 +103,12 @@ async def test_at_the_limit_everything_else_goes_on(service: RunningLocks, team:
     await service.create(team.repository_id, team.alice, "one too many")
 
 
-async def test_locks_of_a_removed_user_count_no_more(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_locks_of_a_removed_user_count_no_more(service: RunningLocks, team: Team) -> None:
     """A removed user's locks count no more, so that others have room, and the other users' counts stay."""
     await fill(service, team, 20)
     await service.create(team.repository_id, team.bob, "bobs")
-    request = admin.DeleteUserRequest(name=team.alice_name, release_locks=True)
-    await service.admin_peer.call(service.admin.DeleteUser, request)
-    assert await _counted(service, postgres, team) == [1, 1, 1]
+    await service.delete_user(team.alice_name, release_locks=True)
+    assert await _counted(service, team) == [1, 1, 1]
 
 
 async def test_pages_have_no_more_bytes_than_the_setting_says(service: RunningLocks, team: Team) -> None:

@@ -1,13 +1,8 @@
 """Decisions about a user who is in many groups, while the groups have many members."""
 
-from collections.abc import AsyncIterator
-
-import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
-from services.database.engine import create_engine
 from services.locks.access.grants import find_access
 from services.locks.locking.table import select_locks_for_update
 from services.locks.models import Lock
@@ -36,23 +31,14 @@ FILL = (
 )
 
 
-@pytest.fixture
-async def engine(service: RunningLocks) -> AsyncIterator[AsyncEngine]:
-    """An engine with one connection."""
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    yield engine
-    await engine.dispose()
-
-
-async def _memberships_read(engine: AsyncEngine, team: Team, token_id: int) -> int:
+async def _memberships_read(service: RunningLocks, team: Team, token_id: int) -> int:
     """Decide about an access and a forced unlock, and return how many memberships both have read, by index or not."""
     read = text(
         "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
         " WHERE relname IN ('group_members', 'token_groups')"
     )
-    # Another connection, because the numbers are those of a connection.
-    await engine.dispose()
-    async with engine.begin() as connection:
+    # Another connection each time, because the numbers are those of a connection.
+    async with service.open_database() as database, database.engine.begin() as connection:
         found = await find_access(connection, repository=team.repository, user_id=team.alice, token_id=token_id)
         assert found is not None
         by_groups = [record.source_name for record in found.records if record.source == "group"]
@@ -69,19 +55,16 @@ async def _memberships_read(engine: AsyncEngine, team: Team, token_id: int) -> i
         return int(await connection.scalar(read) or 0)
 
 
-async def test_the_work_does_not_grow_with_the_members(service: RunningLocks, team: Team, engine: AsyncEngine) -> None:
+async def test_the_work_does_not_grow_with_the_members(service: RunningLocks, team: Team) -> None:
     """With 20,000 memberships of each kind, a decision reads those of its user and token, whatever Postgres knows."""
     await service.create(team.repository_id, team.bob, "a.psd")
     values = {"alice": team.alice, "repository": team.repository_id, "groups": GROUPS, "members": MEMBERS}
-    async with engine.begin() as connection:
-        for statement in FILL:
-            used = {name: value for name, value in values.items() if f":{name}" in statement}
-            await connection.execute(text(statement), used)
-        token = text("SELECT id FROM tokens WHERE user_id = :alice AND name = 'many'")
-        token_id = await connection.scalar(token, {"alice": team.alice})
+    for statement in FILL:
+        await service.execute(statement, **{name: value for name, value in values.items() if f":{name}" in statement})
+    token = "SELECT id FROM tokens WHERE user_id = :alice AND name = 'many'"
+    [(token_id,)] = await service.execute(token, alice=team.alice)
     for known in (False, True):
         if known:
-            async with engine.begin() as connection:
-                await connection.execute(text("ANALYZE"))
-        assert GROUPS <= await _memberships_read(engine, team, 0) < 4 * GROUPS
-        assert GROUPS <= await _memberships_read(engine, team, token_id) < 5 * GROUPS
+            await service.execute("ANALYZE")
+        assert GROUPS <= await _memberships_read(service, team, 0) < 4 * GROUPS
+        assert GROUPS <= await _memberships_read(service, team, token_id) < 5 * GROUPS

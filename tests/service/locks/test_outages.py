@@ -1,19 +1,14 @@
 """Outages, and more than one replica."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
-from towpath.access.v1 import access_service_pb2 as access
-from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import AlreadyExists, Reason, Unauthenticated
-from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Team
-from tests.support.locks import RunningLocks, refused, serving_locks
+from tests.service.locks.issuers import authenticate
+from tests.support.locks import RunningLocks, refused
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS
 
 _TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'towpath-locks'"
 
@@ -27,7 +22,7 @@ async def test_lost_connections_are_not_seen(service: RunningLocks, team: Team, 
         await postgres.execute(_TERMINATE)
         assert list((await service.list(team.repository_id)).locks) == [lock]
         await postgres.execute(_TERMINATE)
-        await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=token))
+        await authenticate(service, token)
         await postgres.execute(_TERMINATE)
         await service.delete(team.repository_id, team.alice, lock.id)
 
@@ -57,26 +52,15 @@ async def test_replicas_answer_the_same(
     service: RunningLocks, team: Team, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Postgres holds all of the state, so a second replica gives the same answers at once (trap-35)."""
-    folder: Path = tmp_path_factory.mktemp("replica")
     token = await service.add_token(team.alice_name)
-    async with serving_locks(
-        service.database_url, folder, storage_address="unix:/nonexistent/storage.sock", name="second"
-    ) as address:
-        admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(service.admin_token))
-        second = RunningLocks(
-            address, service.database_url, ServiceClient(address, deadline=STEP_SECONDS), admin_peer, ""
-        )
+    async with service.second(tmp_path_factory.mktemp("replica")) as second:
         lock = await service.create(team.repository_id, team.alice, "f1.dat")
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await second.create(team.repository_id, team.bob, "f1.dat")
         assert await second.list(team.repository_id) == await service.list(team.repository_id)
         await second.delete(team.repository_id, team.alice, lock.id)
         assert not (await service.list(team.repository_id)).locks
-        request = access.AuthenticateRequest(token=token)
-        assert (await second.peer.call(second.access.Authenticate, request)).user_id == team.alice
-        revoke = admin.RevokeTokenRequest(user_name=team.alice_name, name="laptop")
-        await second.admin_peer.call(second.admin.RevokeToken, revoke)
+        assert (await authenticate(second, token)).user_id == team.alice
+        await second.revoke_token(team.alice_name)
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-            await service.peer.call(service.access.Authenticate, request)
-        await second.peer.close()
-        await second.admin_peer.close()
+            await authenticate(service, token)

@@ -10,7 +10,6 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.locks.access.limited_groups import LimitedGroups
 from services.locks.audit.recorder import watch_transactions
@@ -44,7 +43,6 @@ class Both:
     storage: RunningStorage
     database: Database
     client: StorageClient
-    postgres: TestPostgres
 
     async def limit(self, *, quota: int | None = None, bandwidth: int | None = None) -> admin.SetLimitsResponse:
         """Set limits of the repository."""
@@ -52,8 +50,9 @@ class Both:
         return await self.locks.admin_peer.call(self.locks.admin.SetLimits, request)
 
     async def sql(self, statement: str) -> str:
-        """Run a statement in the database of the lock service."""
-        return await self.postgres.execute(statement, database=self.locks.database)
+        """Return the text that a statement selects in the database of the lock service."""
+        [(told,)] = await self.locks.execute(statement)
+        return str(told)
 
     async def tell(self) -> None:
         """Tell what is to be told."""
@@ -66,12 +65,11 @@ async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory)
     async with running_both(postgres, tmp_path_factory.mktemp("both")) as services:
         locks, storage = services.locks, services.storage
         await locks.add_repository("studio/film")
-        database = Database(create_engine(locks.database_url, schema="locks", pool_size=4))
-        watch_transactions(database.engine)
         client = StorageClient(storage.address, secret=None, admin_secret=None, tls=None)
-        yield Both(locks, storage, database, client, postgres)
+        async with locks.open_database(pool_size=4) as database:
+            watch_transactions(database.engine)
+            yield Both(locks, storage, database, client)
         await client.close()
-        await database.close()
 
 
 async def test_limits_are_set_and_audited(both: Both) -> None:
@@ -151,13 +149,12 @@ async def test_the_members_of_a_group_have_its_quota(both: Both) -> None:
     """At once for those who are members, and soon after a change; a user's own quota goes before."""
     ids = {name: await both.locks.add_user(name) for name in ("alice", "bob")}
     call, stub = both.locks.admin_peer.call, both.locks.admin
-    await call(stub.CreateGroup, admin.CreateGroupRequest(name="artists"))
-    await call(stub.AddGroupMembers, admin.AddGroupMembersRequest(group_name="artists", user_names=["alice"]))
+    await both.locks.add_group("artists", "alice")
     await call(stub.SetLimits, admin.SetLimitsRequest(group_name="artists", quota_bytes=50))
     await until_answer(50, lambda: _quota(both, ids["alice"]))
     assert await _quota(both, ids["bob"]) == 0
     groups = LimitedGroups(both.database, both.client)
-    await call(stub.AddGroupMembers, admin.AddGroupMembersRequest(group_name="artists", user_names=["bob"]))
+    await both.locks.add_members("artists", "bob")
     await groups.tell()
     await until_answer(50, lambda: _quota(both, ids["bob"]))
     limits = (await call(stub.SetLimits, admin.SetLimitsRequest(user_name="bob", quota_bytes=20))).limits

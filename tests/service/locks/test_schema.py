@@ -8,7 +8,6 @@ from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection, text
 from towpath.access.v1 import access_service_pb2 as access
-from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, Unauthenticated
 from services.common.migration_versions import newest_version
@@ -54,16 +53,14 @@ async def test_tokens_of_before_have_no_use_that_is_known(database_url: SecretSt
     async with running_locks(database_url, tmp_path) as locks:
 
         async def is_used() -> bool:
-            request = admin.ListTokensRequest(user_name="alice")
-            [token] = (await locks.admin_peer.call(locks.admin.ListTokens, request)).tokens
+            [token] = await locks.tokens("alice")
             return token.HasField("last_used_at")
 
         assert not await is_used()
         show = access.AuthenticateRequest(token="tp_old")
         assert (await locks.peer.call(locks.access.Authenticate, show)).user_name == "alice"
         await until(is_used)
-        revoke = admin.RevokeTokenRequest(user_name="alice", name="old")
-        await locks.admin_peer.call(locks.admin.RevokeToken, revoke)
+        await locks.revoke_token("alice", "old")
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
             await locks.peer.call(locks.access.Authenticate, show)
         assert caught.value.metadata == {"revoked": "old"}

@@ -1,9 +1,10 @@
 """The last use of tokens: noted beside the requests, and listed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -13,6 +14,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, Unauthenticated
 from tests.service.locks.conftest import Team
+from tests.service.locks.issuers import authenticate
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import until
@@ -23,9 +25,7 @@ _MAX_KEPT_SECONDS = 300
 
 
 async def _tokens(service: RunningLocks, user_name: str) -> dict[str, admin.Token]:
-    request = admin.ListTokensRequest(user_name=user_name)
-    reply = await service.admin_peer.call(service.admin.ListTokens, request)
-    return {token.name: token for token in reply.tokens}
+    return {token.name: token for token in await service.tokens(user_name)}
 
 
 def _is_used(service: RunningLocks, user_name: str, name: str = "laptop") -> Callable[[], Awaitable[bool]]:
@@ -35,37 +35,34 @@ def _is_used(service: RunningLocks, user_name: str, name: str = "laptop") -> Cal
     return is_used
 
 
-async def _show(service: RunningLocks, token: str) -> access.AuthenticateResponse:
-    return await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=token))
-
-
-async def _now(postgres: TestPostgres) -> datetime:
-    return datetime.fromisoformat(await postgres.execute("SELECT now()"))
+async def _now(service: RunningLocks) -> datetime:
+    [(now,)] = await service.execute("SELECT now()")
+    return cast("datetime", now)
 
 
 def _moment(message: Timestamp) -> datetime:
     return message.ToDatetime(tzinfo=UTC)
 
 
-async def _row(service: RunningLocks, postgres: TestPostgres, token_id: int) -> str:
+async def _row(service: RunningLocks, token_id: int) -> Sequence[Any]:
     """Return a row with the transaction that wrote it."""
-    query = f"SELECT xmin, * FROM locks.token_uses WHERE token_id = {token_id}"  # noqa: S608 - a number
-    return await postgres.execute(query, database=service.database)
+    query = "SELECT CAST(xmin AS text), CAST(token_uses AS text) FROM token_uses WHERE token_id = :id"
+    return await service.execute(query, id=token_id)
 
 
-async def test_a_use_is_listed(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_a_use_is_listed(service: RunningLocks, team: Team) -> None:
     """With its time, by the clock of Postgres; another token of the same user is another one."""
     used = await service.add_token(team.alice_name)
     await service.add_token(team.alice_name, "unused")
     assert not any(token.HasField("last_used_at") for token in (await _tokens(service, team.alice_name)).values())
-    before = await _now(postgres)
-    answer = await _show(service, used)
-    assert 0 < answer.keep_seconds <= _MAX_KEPT_SECONDS
+    before = await _now(service)
+    answer = await authenticate(service, used)
+    assert answer.keep_seconds == _MAX_KEPT_SECONDS
     await until(_is_used(service, team.alice_name))
     tokens = await _tokens(service, team.alice_name)
     # The age is measured by another clock, which is not in step to the microsecond.
     last_use = _moment(tokens["laptop"].last_used_at) + timedelta(milliseconds=10)
-    assert before <= last_use <= await _now(postgres) + timedelta(milliseconds=10)
+    assert before <= last_use <= await _now(service) + timedelta(milliseconds=10)
     assert not tokens["unused"].HasField("last_used_at")
 
 
@@ -74,7 +71,7 @@ async def test_administration_is_a_use(service: RunningLocks) -> None:
     await until(_is_used(service, "admin", "local"))
 
 
-async def test_what_is_done_by_a_token_later_is_one(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_what_is_done_by_a_token_later_is_one(service: RunningLocks, team: Team) -> None:
     """An action that was handed out is checked by the token's id; another's id uses nothing."""
     ids = {}
     for name in ("laptop", "ci"):
@@ -91,49 +88,46 @@ async def test_what_is_done_by_a_token_later_is_one(service: RunningLocks, team:
         await check(team.bob, "ci")
     assert 0 < (await check(team.alice, "laptop")).keep_seconds <= _MAX_KEPT_SECONDS
     await until(_is_used(service, team.alice_name))
-    assert await _row(service, postgres, ids["ci"]) == ""
+    assert await _row(service, ids["ci"]) == []
 
 
-async def test_what_is_refused_is_no_use(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_what_is_refused_is_no_use(service: RunningLocks, team: Team) -> None:
     """An expired token that a job still shows is not one that somebody needs."""
     expired = await service.add_token(team.alice_name, "expired")
-    statement = "UPDATE locks.tokens SET expires_at = now() WHERE name = 'expired'"
-    await postgres.execute(statement, database=service.database)
+    await service.execute("UPDATE tokens SET expires_at = now() WHERE name = 'expired'")
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-        await _show(service, expired)
-    await _show(service, await service.add_token(team.alice_name))
+        await authenticate(service, expired)
+    await authenticate(service, await service.add_token(team.alice_name))
     await until(_is_used(service, team.alice_name))
     assert not (await _tokens(service, team.alice_name))["expired"].HasField("last_used_at")
 
 
-async def test_many_uses_are_written_once(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_many_uses_are_written_once(service: RunningLocks, team: Team) -> None:
     """Many uses of a token are one write and no change of access, so that facades do not drop their caches."""
     token = await service.add_token(team.alice_name)
     watched = await service.peer.call(service.access.WatchAccess, access.WatchAccessRequest())
-    token_id = (await _show(service, token)).token_id
+    token_id = (await authenticate(service, token)).token_id
     await until(_is_used(service, team.alice_name))
-    row = await _row(service, postgres, token_id)
-    await asyncio.gather(*(_show(service, token) for _ in range(100)))
+    row = await _row(service, token_id)
+    await asyncio.gather(*(authenticate(service, token) for _ in range(100)))
     # What was noted before this one is written with it at the latest.
-    await _show(service, await service.add_token(team.bob_name))
+    await authenticate(service, await service.add_token(team.bob_name))
     await until(_is_used(service, team.bob_name))
-    assert await _row(service, postgres, token_id) == row
+    assert await _row(service, token_id) == row
     assert await service.peer.call(service.access.WatchAccess, access.WatchAccessRequest()) == watched
 
 
-async def test_a_token_that_is_used_can_end(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_a_token_that_is_used_can_end(service: RunningLocks, team: Team) -> None:
     """A used token can end, even by an older lock service that deletes its row and knows of no uses."""
     for name in ("laptop", "ci"):
-        await _show(service, await service.add_token(team.alice_name, name))
+        await authenticate(service, await service.add_token(team.alice_name, name))
         await until(_is_used(service, team.alice_name, name))
-    request = admin.RevokeTokenRequest(user_name=team.alice_name, name="laptop")
-    await service.admin_peer.call(service.admin.RevokeToken, request)
-    statement = f"SET ROLE towpath_locks; DELETE FROM locks.tokens WHERE user_id = {team.alice}"  # noqa: S608 - a number
-    await postgres.execute(statement, database=service.database)
+    await service.revoke_token(team.alice_name)
+    await service.execute("DELETE FROM tokens WHERE user_id = :id", id=team.alice)
     assert await _tokens(service, team.alice_name) == {}
     again = await service.add_token(team.alice_name)
     assert not (await _tokens(service, team.alice_name))["laptop"].HasField("last_used_at")
-    await _show(service, again)
+    await authenticate(service, again)
     await until(_is_used(service, team.alice_name))
 
 
@@ -147,7 +141,7 @@ async def test_a_use_is_written_when_postgres_takes_it(
         token = await service.add_token("alice")
         await postgres.execute(f"ALTER DATABASE {service.database} SET default_transaction_read_only = on")
         await postgres.execute(cut.format(service.database))
-        await _show(service, token)
+        await authenticate(service, token)
         said = ""
 
         def is_reported() -> bool:
@@ -159,7 +153,7 @@ async def test_a_use_is_written_when_postgres_takes_it(
         assert not (await _tokens(service, "alice"))["laptop"].HasField("last_used_at")
         # The age of the use is measured by another clock than the one of Postgres.
         await asyncio.sleep(0.1)
-        used_before = await _now(postgres)
+        used_before = await _now(service)
         await postgres.execute(f"ALTER DATABASE {service.database} RESET default_transaction_read_only")
         await postgres.execute(cut.format(service.database))
         await until(_is_used(service, "alice"))

@@ -1,24 +1,22 @@
 """The repositories that a user may read, by the same grants as a single access."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import InvalidArgument, Reason, ServiceError, Unauthenticated
-from services.database.engine import create_engine
 from services.locks.access.policy import Permission, Role
 from services.locks.access.readable import list_readable
 from services.locks.api.messages import FORGE_KIND_NUMBERS
 from tests.service.locks.conftest import Team
 from tests.service.locks.issuers import add_issuer, allow, authenticate
 from tests.support.forges import StubForge, running_forge
-from tests.support.issuer import Issuer, running_issuer
+from tests.support.issuer import Issuer
 from tests.support.locks import RunningLocks, refused
-from tests.support.postgres import TestPostgres
 
 READ, ANY_REF = access.PERMISSION_READ, access.PERMISSION_WRITE_ANY_REF
 WRITE, ADMIN = access.PERMISSION_WRITE, access.PERMISSION_ADMIN
@@ -26,25 +24,10 @@ MANY = 10_000
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    """An issuer of its own for each test."""
-    with running_issuer() as running:
-        yield running
-
-
-@pytest.fixture
 def forge() -> Iterator[StubForge]:
     """A stub of a forge."""
     with running_forge("gitea") as running:
         yield running
-
-
-@pytest.fixture
-async def engine(service: RunningLocks) -> AsyncIterator[AsyncEngine]:
-    """An engine with one connection."""
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    yield engine
-    await engine.dispose()
 
 
 async def _page(
@@ -64,11 +47,6 @@ async def _listed(service: RunningLocks, user_id: int, *, token_id: int = 0) -> 
         cursor = page.next_cursor
         if not cursor:
             return {name: permission for name, permission in found.items() if not name.startswith("public/")}
-
-
-async def _set(service: RunningLocks, name: str, *, public: bool | None = None, archived: bool | None = None) -> None:
-    request = admin.UpdateRepositoryRequest(name=name, public=public, archived=archived)
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
 
 
 async def test_what_a_user_may_do_is_what_a_check_allows(service: RunningLocks, team: Team) -> None:
@@ -111,27 +89,26 @@ async def test_public_ones_are_everybodys(service: RunningLocks, team: Team) -> 
     assert await _listed(service, team.alice) == {public: READ, team.repository: WRITE}
     await service.grant(team.alice_name, public, admin.ROLE_ADMIN)
     assert (await _listed(service, team.alice))[public] == ADMIN
-    await _set(service, public, public=False)
+    await service.update_repository(public, public=False)
     assert await _listed(service, 0) == {}
 
 
 async def test_archived_ones_are_listed_and_those_in_the_bin_are_not(service: RunningLocks, team: Team) -> None:
     """The permission is that of the grants: an archived repository is archived for everybody."""
-    await _set(service, team.repository, archived=True)
+    await service.update_repository(team.repository, archived=True)
     [repository] = (await _page(service, team.alice)).repositories
     assert (repository.id, repository.name) == (team.repository_id, team.repository)
     assert (repository.public, repository.permission) == (False, WRITE)
     assert repository.archived_at.seconds > 0
-    await _set(service, team.repository, archived=False)
+    await service.update_repository(team.repository, archived=False)
     assert not (await _page(service, team.alice)).repositories[0].HasField("archived_at")
-    await _set(service, team.repository, public=True)
-    request = admin.DeleteRepositoryRequest(name=team.repository, force=True)
-    await service.admin_peer.call(service.admin.DeleteRepository, request)
+    await service.update_repository(team.repository, public=True)
+    await service.delete_repository(team.repository, force=True)
     for user_id in (0, team.alice):
         assert await _listed(service, user_id) == {}
     restore = admin.RestoreRepositoryRequest(name=team.repository)
     await service.admin_peer.call(service.admin.RestoreRepository, restore)
-    await _set(service, team.repository, public=False)
+    await service.update_repository(team.repository, public=False)
     assert await _listed(service, team.alice) == {team.repository: WRITE}
 
 
@@ -148,9 +125,7 @@ async def test_pages_follow_the_name(service: RunningLocks, team: Team) -> None:
     assert first.next_cursor == names[1]
     await service.add_repository(names[4])
     await service.grant(prefix, names[4], admin.ROLE_READ)
-    await service.admin_peer.call(
-        service.admin.DeleteRepository, admin.DeleteRepositoryRequest(name=names[1], force=True)
-    )
+    await service.delete_repository(names[1], force=True)
     second = await _page(service, user_id, cursor=first.next_cursor, limit=3)
     assert ([repository.name for repository in second.repositories], second.next_cursor) == (names[2:], "")
     for cursor in ("/", "a b", "x" * 256):
@@ -177,19 +152,16 @@ async def test_one_repository_by_its_id(service: RunningLocks, team: Team) -> No
         assert await only(user_id, repository_id) == []
     await service.grant(team.alice_name, hidden, admin.ROLE_ADMIN)
     assert await only(team.alice, hidden_id) == [(hidden_id, hidden, ADMIN)]
-    await _set(service, public, public=False)
+    await service.update_repository(public, public=False)
 
 
 async def test_groups_count(service: RunningLocks, team: Team) -> None:
     """The higher of two roles does, whichever gives it, and a role ends with the membership."""
     group, other = f"group-{team.repository_id}", f"other/{team.repository_id}"
     await service.add_repository(other)
-    await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=group))
+    await service.add_group(group, team.alice_name)
     for repository, role in ((team.repository, admin.ROLE_ADMIN), (other, admin.ROLE_READ)):
-        grant = admin.GrantAccessRequest(group_name=group, repository=repository, role=role)
-        await service.admin_peer.call(service.admin.GrantAccess, grant)
-    members = admin.AddGroupMembersRequest(group_name=group, user_names=[team.alice_name])
-    await service.admin_peer.call(service.admin.AddGroupMembers, members)
+        await service.grant("", repository, role, group_name=group)
     assert await _listed(service, team.alice) == {other: READ, team.repository: ADMIN}
     removal = admin.RemoveGroupMembersRequest(group_name=group, user_names=[team.alice_name])
     await service.admin_peer.call(service.admin.RemoveGroupMembers, removal)
@@ -215,7 +187,7 @@ async def test_a_token_decides_beside_its_user(service: RunningLocks, issuer: Is
 
 
 async def test_a_forge_s_token_lists_what_the_forge_has_told(
-    service: RunningLocks, forge: StubForge, team: Team, postgres: TestPostgres
+    service: RunningLocks, forge: StubForge, team: Team
 ) -> None:
     """No other repository is listed, as an access there would have to ask the forge, or is refused."""
     await service.admin_peer.call(
@@ -240,10 +212,9 @@ async def test_a_forge_s_token_lists_what_the_forge_has_told(
     assert not known.administrator
     await service.grant(known.user_name, team.repository, admin.ROLE_ADMIN, origin=f"forge forge-{forge.number}")
     assert await _listed(service, known.user_id, token_id=known.token_id) == {told: WRITE}
-    expire = "UPDATE locks.token_roles SET valid_until = now()"
-    await postgres.execute(expire, database=service.database)
+    await service.execute("UPDATE token_roles SET valid_until = now()")
     assert await _listed(service, known.user_id, token_id=known.token_id) == {}
-    await _set(service, untold, public=False)
+    await service.update_repository(untold, public=False)
 
 
 async def _rows_read(connection: AsyncConnection) -> int:
@@ -252,7 +223,7 @@ async def _rows_read(connection: AsyncConnection) -> int:
 
 
 @pytest.mark.parametrize("grants", [0, 1, MANY])
-async def test_a_page_of_many_reads_each_row_at_most_once(team: Team, engine: AsyncEngine, grants: int) -> None:
+async def test_a_page_of_many_reads_each_row_at_most_once(service: RunningLocks, team: Team, grants: int) -> None:
     """A user with one grant, and one with a grant everywhere, have their page from one look at each table."""
     fill = (
         # Without the triggers of the audit log, which would take their time.
@@ -264,7 +235,7 @@ async def test_a_page_of_many_reads_each_row_at_most_once(team: Team, engine: As
         "ANALYZE repositories",
         "ANALYZE grants",
     )
-    async with engine.connect() as connection:
+    async with service.open_database() as database, database.engine.connect() as connection:
         for statement in fill:
             parameters = {"user": team.bob, "grants": grants} if ":user" in statement else {}
             await connection.execute(text(statement), parameters)
@@ -282,18 +253,18 @@ async def test_a_page_of_many_reads_each_row_at_most_once(team: Team, engine: As
         await connection.rollback()
 
 
-async def test_many_groups_are_one_grant_of_each_role(team: Team, engine: AsyncEngine) -> None:
+async def test_many_groups_are_one_grant_of_each_role(service: RunningLocks, team: Team) -> None:
     """A page of a user in many groups takes as long as that of another; of each role, the widest grant counts."""
-    statement = text("""
+    statement = """
         WITH made AS (
             INSERT INTO groups (name) SELECT 'many-' || CAST(:repository AS bigint) || '-' || n
             FROM generate_series(1, 40) AS n RETURNING id
         ), members AS (INSERT INTO group_members (group_id, user_id) SELECT id, :user FROM made)
         INSERT INTO group_grants (group_id, repository_id, role, ref_patterns)
         SELECT id, :repository, CASE WHEN id % 2 = 0 THEN 'write' ELSE 'admin' END, ARRAY['refs/heads/' || id] FROM made
-    """)
-    async with engine.begin() as connection:
-        await connection.execute(statement, {"user": team.alice, "repository": team.repository_id})
+    """
+    await service.execute(statement, user=team.alice, repository=team.repository_id)
+    async with service.open_database() as database, database.engine.connect() as connection:
         [found] = await list_readable(
             connection, user_id=team.alice, token_id=0, after="", limit=101, repository_id=team.repository_id
         )

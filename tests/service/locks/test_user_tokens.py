@@ -1,11 +1,9 @@
 """Tokens that users make, list and end by themselves, and the rules by which no token gains anything by that."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
@@ -19,33 +17,14 @@ from services.common.errors import (
     ServiceError,
     Unauthenticated,
 )
-from services.database.engine import create_engine
-from services.database.transactions import Database
 from services.locks.access.own_tokens import MAX_TOKENS
-from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team
-from tests.service.locks.issuers import add_issuer, allow, authenticate
+from tests.service.locks.issuers import add_issuer, allow, authenticate, exchange, token_events
 from tests.service.locks.test_ssh_keys import add_key, issue_session_token
-from tests.support.issuer import Issuer, running_issuer
+from tests.support.issuer import Issuer
 from tests.support.locks import RunningLocks, refused
-from tests.support.postgres import TestPostgres
 
 HOUR, DAY = 3_600, 86_400
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    """An issuer of its own for each test."""
-    with running_issuer() as running:
-        yield running
-
-
-@pytest.fixture
-async def database(service: RunningLocks) -> AsyncIterator[Database]:
-    """The service's database."""
-    database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
-    yield database
-    await database.close()
 
 
 async def _make(
@@ -71,11 +50,6 @@ async def _names(service: RunningLocks, credential: str) -> list[str]:
     return [token.name for token in (await _page(service, credential)).tokens]
 
 
-async def _exchange(service: RunningLocks, token: str) -> str:
-    """Return the token that is given for a JSON Web Token."""
-    return (await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))).secret
-
-
 async def _own_name(service: RunningLocks, credential: str) -> str:
     """Return the name of a token."""
     token_id = (await authenticate(service, credential)).token_id
@@ -83,17 +57,11 @@ async def _own_name(service: RunningLocks, credential: str) -> str:
     return name
 
 
-async def _events(database: Database, subject: str) -> Sequence[Any]:
-    statement = text("SELECT type, actor, source FROM audit_events WHERE subject = :subject ORDER BY id")
-    async with database.engine.begin() as connection:
-        return (await connection.execute(statement, {"subject": subject})).all()
-
-
 async def _alice(service: RunningLocks, team: Team) -> str:
     return await service.add_token(team.alice_name)
 
 
-async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team: Team, database: Database) -> None:
+async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team: Team) -> None:
     """The audit log names the user, and a token that was ended says so to whoever shows it."""
     alice = await _alice(service, team)
     made = await _make(service, alice, "page", DAY)
@@ -111,8 +79,8 @@ async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team
         await authenticate(service, made.secret)
     assert caught.value.metadata["revoked"] == "page"
     assert await _names(service, alice) == ["laptop"]
-    events = await _events(database, f"token {team.alice_name}/page")
-    assert [tuple(event) for event in events] == [
+    events = await token_events(service, f"{team.alice_name}/page")
+    assert [(event.type, event.actor, event.source) for event in events] == [
         (f"org.towpath.token.{change}", team.alice_name, "facade") for change in ("created", "deleted")
     ]
 
@@ -163,12 +131,11 @@ async def test_a_token_with_an_end_makes_none_that_outlives_it(service: RunningL
     assert not (await _make(service, alice, "lasting")).token.HasField("expires_at")
 
 
-async def test_a_token_that_has_expired_does_nothing(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+async def test_a_token_that_has_expired_does_nothing(service: RunningLocks, team: Team) -> None:
     """It is listed until it is ended."""
     alice = await _alice(service, team)
     short = await _make(service, alice, "short", HOUR)
-    expired = f"UPDATE locks.tokens SET expires_at = now() WHERE id = {short.token.id}"  # noqa: S608 - our own id
-    await postgres.execute(expired, database=service.database)
+    await service.execute("UPDATE tokens SET expires_at = now() WHERE id = :id", id=short.token.id)
     for attempt in (_make(service, short.secret), _end(service, short.secret, "laptop")):
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
             await attempt
@@ -197,16 +164,15 @@ async def test_a_name_is_taken_once(service: RunningLocks, team: Team) -> None:
             await _make(service, alice, name)
 
 
-async def test_a_user_has_at_most_a_hundred(service: RunningLocks, team: Team, database: Database) -> None:
+async def test_a_user_has_at_most_a_hundred(service: RunningLocks, team: Team) -> None:
     """Calls at once make as many as there is room for. Expired tokens take room, and an administrator goes on."""
     alice = await _alice(service, team)
-    fill = text(
+    fill = (
         "INSERT INTO tokens (user_id, name, token_hash, expires_at)"
         " SELECT id, 'old-' || n, sha256(concat(id, ' ', n)::bytea), now()"
         " FROM users, generate_series(1, :count) AS n WHERE id = :user"
     )
-    async with database.engine.begin() as connection:
-        await connection.execute(fill, {"user": team.alice, "count": MAX_TOKENS - 4})
+    await service.execute(fill, user=team.alice, count=MAX_TOKENS - 4)
     attempts = (_make(service, alice, f"page-{number}") for number in range(8))
     results = await asyncio.gather(*attempts, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
@@ -277,7 +243,7 @@ async def test_programs_make_none_and_end_themselves_alone(service: RunningLocks
     await service.grant(known.user_name, team.repository, admin.ROLE_READ, origin=f"issuer {name}")
     await _neither_makes_nor_ends(service, job)
     next_job = issuer.token(sub=subject, ref="refs/heads/main", jti="next")
-    mine, other = await _exchange(service, job), await _exchange(service, next_job)
+    mine, other = (await exchange(service, job)).secret, (await exchange(service, next_job)).secret
     assert (await authenticate(service, mine)).refused_by_pages
     await _cannot_make(service, mine)
     # All jobs are one user: that of a pull request could end those of the others.
@@ -294,13 +260,12 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     name = f"sso-{team.repository_id}"
     await add_issuer(service, issuer, name, user_claim="preferred_username", groups_claim="groups")
     group, other = f"artists-{team.repository_id}", f"other/{team.repository_id}"
-    await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=group))
+    await service.add_group(group)
     mapping = admin.MapIssuerGroupRequest(issuer=name, value="artists", group=group)
     await service.admin_peer.call(service.admin.MapIssuerGroup, mapping)
-    given = admin.GrantAccessRequest(group_name=group, repository=team.repository, role=admin.ROLE_WRITE)
-    await service.admin_peer.call(service.admin.GrantAccess, given)
+    await service.grant("", team.repository, admin.ROLE_WRITE, group_name=group)
     claims: dict[str, Any] = {"preferred_username": f"ada-{team.repository_id}", "groups": ["artists"]}
-    ada = await _exchange(service, issuer.token(**claims))
+    ada = (await exchange(service, issuer.token(**claims))).secret
     known = await authenticate(service, ada)
     assert not known.refused_by_pages
     assert "sign-in" in (await _cannot_make(service, ada)).message
@@ -316,7 +281,7 @@ async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: T
     assert other in [repository.name for repository in readable.repositories]
     assert team.repository not in [repository.name for repository in readable.repositories]
     # It ends another sign-in, such as that of a lost computer, and itself.
-    lost_name = await _own_name(service, await _exchange(service, issuer.token(**claims, jti="lost")))
+    lost_name = await _own_name(service, (await exchange(service, issuer.token(**claims, jti="lost"))).secret)
     for ended in (lost_name, sign_in.name):
         await _end(service, ada, ended)
     assert await _names(service, made.secret) == ["script"]
