@@ -1,7 +1,6 @@
 """AdminService: groups, their members and their grants."""
 
 import asyncio
-from collections.abc import Iterable
 
 import pytest
 from towpath.access.v1 import access_service_pb2 as access
@@ -9,7 +8,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import push_service_pb2 as push
 
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied, Reason
-from tests.service.locks.conftest import Team
+from tests.service.locks.conftest import Team, explain
 from tests.support.locks import RunningLocks, refused
 
 ROUNDS = 10
@@ -19,31 +18,6 @@ ROUNDS = 10
 def artists(team: Team) -> str:
     """The name of a group that no other test has."""
     return f"artists-{team.repository_id}"
-
-
-async def add(service: RunningLocks, name: str, *members: str) -> admin.Group:
-    """Add a group with members, and return it."""
-    group = (await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=name))).group
-    if members:
-        request = admin.AddGroupMembersRequest(group_name=name, user_names=members)
-        group = (await service.admin_peer.call(service.admin.AddGroupMembers, request)).group
-    return group
-
-
-async def give(
-    service: RunningLocks,
-    group: str,
-    repository: str,
-    role: admin.Role.ValueType,
-    *,
-    ref_patterns: Iterable[str] = (),
-    ignores_locks: bool = False,
-) -> admin.GrantAccessResponse:
-    """Give a group a role."""
-    request = admin.GrantAccessRequest(
-        group_name=group, repository=repository, role=role, ref_patterns=ref_patterns, ignores_locks=ignores_locks
-    )
-    return await service.admin_peer.call(service.admin.GrantAccess, request)
 
 
 async def members_of(service: RunningLocks, group: str, *, limit: int = 0) -> list[str]:
@@ -58,42 +32,32 @@ async def members_of(service: RunningLocks, group: str, *, limit: int = 0) -> li
         request.cursor = page.next_cursor
 
 
-async def explain(service: RunningLocks, user: str, repository: str, ref: str = "") -> admin.ExplainAccessResponse:
-    """Explain whether a user may write."""
-    request = admin.ExplainAccessRequest(
-        user_name=user, repository=repository, ref=ref, permission=access.PERMISSION_WRITE
-    )
-    return await service.admin_peer.call(service.admin.ExplainAccess, request)
-
-
 async def test_a_group_from_beginning_to_end(service: RunningLocks, team: Team, artists: str) -> None:
     """A group is listed with the number of its members, and its removal takes its grants and no user."""
-    group = await add(service, artists, team.alice_name, team.bob_name, team.alice_name)
+    group = await service.add_group(artists, team.alice_name, team.bob_name, team.alice_name)
     assert (group.name, group.member_count) == (artists, 2)
     assert await members_of(service, artists, limit=1) == [team.alice_name, team.bob_name]
     listed = (await service.admin_peer.call(service.admin.ListGroups, admin.ListGroupsRequest())).groups
     assert group in listed
     assert [each.name for each in listed] == sorted(each.name for each in listed)
-    await give(service, artists, team.repository, admin.ROLE_ADMIN)
+    await service.grant("", team.repository, admin.ROLE_ADMIN, group_name=artists)
     request = admin.DeleteGroupRequest(name=artists)
     assert (await service.admin_peer.call(service.admin.DeleteGroup, request)).group == group
     with refused(NotFound, Reason.GROUP_NOT_FOUND):
         await service.admin_peer.call(service.admin.DeleteGroup, request)
-    grants = admin.ListGrantsRequest(repository=team.repository)
-    response = await service.admin_peer.call(service.admin.ListGrants, grants)
-    assert {grant.user_name for grant in response.grants} == {team.alice_name, team.bob_name}
+    assert {grant.user_name for grant in await service.grants(team.repository)} == {team.alice_name, team.bob_name}
 
 
 async def test_members_leave(service: RunningLocks, team: Team, artists: str) -> None:
     """Members are removed from a group, or with their user; where one of them is no member, nobody is removed."""
     await service.add_user(f"carol-{artists}")
-    await add(service, artists, team.alice_name, team.bob_name, f"carol-{artists}")
+    await service.add_group(artists, team.alice_name, team.bob_name, f"carol-{artists}")
     remove = admin.RemoveGroupMembersRequest(group_name=artists, user_names=[team.alice_name, "nobody"])
     with refused(NotFound, Reason.GROUP_MEMBER_NOT_FOUND) as caught:
         await service.admin_peer.call(service.admin.RemoveGroupMembers, remove)
     assert caught.value.message == f"nobody is not a member of {artists}"
     assert len(await members_of(service, artists)) == 3
-    await service.admin_peer.call(service.admin.DeleteUser, admin.DeleteUserRequest(name=f"carol-{artists}"))
+    await service.delete_user(f"carol-{artists}")
     remove.user_names[:] = [team.alice_name]
     group = (await service.admin_peer.call(service.admin.RemoveGroupMembers, remove)).group
     assert group.member_count == 1
@@ -102,23 +66,21 @@ async def test_members_leave(service: RunningLocks, team: Team, artists: str) ->
 
 async def test_refused_groups(service: RunningLocks, team: Team, artists: str) -> None:
     """Names that are taken or are none, and members that do not exist, are refused; nothing is changed."""
-    await add(service, artists)
+    await service.add_group(artists)
     for name in (artists, artists.upper()):
         with refused(AlreadyExists, Reason.GROUP_EXISTS):
-            await add(service, name)
+            await service.add_group(name)
     for name in ("", "-a", "a b", "a" * 65):
-        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-            await add(service, name)
-        assert caught.value.message.startswith("name: ")
+        with refused(InvalidArgument, Reason.INVALID_FIELD, "name: "):
+            await service.add_group(name)
     for names, error, reason in (
         ([team.alice_name, "nobody"], NotFound, Reason.USER_NOT_FOUND),
         ([], InvalidArgument, Reason.INVALID_FIELD),
         ([f"u{number}" for number in range(1001)], InvalidArgument, Reason.INVALID_FIELD),
         (["a b"], InvalidArgument, Reason.INVALID_FIELD),
     ):
-        request = admin.AddGroupMembersRequest(group_name=artists, user_names=names)
         with refused(error, reason):
-            await service.admin_peer.call(service.admin.AddGroupMembers, request)
+            await service.add_members(artists, *names)
     assert await members_of(service, artists) == []
     with refused(InvalidArgument, Reason.INVALID_CURSOR):
         page = admin.ListGroupMembersRequest(group_name=artists, cursor="a b")
@@ -131,7 +93,7 @@ async def test_pages_of_groups(service: RunningLocks, team: Team, artists: str) 
     """Each group is in one page, by name, with its members counted; without a limit, all of them come at once."""
     names = [f"{artists}-{number}" for number in range(5)]
     for name in names:
-        await add(service, name, team.alice_name)
+        await service.add_group(name, team.alice_name)
     request = admin.ListGroupsRequest(limit=2)
     found: list[admin.Group] = []
     while True:
@@ -154,52 +116,44 @@ async def test_pages_of_groups(service: RunningLocks, team: Team, artists: str) 
 
 async def test_grants_of_a_group(service: RunningLocks, team: Team, artists: str) -> None:
     """They are replaced, listed after those of users, and revoked, as those of users are."""
-    await add(service, artists)
-    first = await give(service, artists, team.repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/a"])
+    await service.add_group(artists)
+    patterns = ["refs/heads/a"]
+    first = await service.grant("", team.repository, admin.ROLE_WRITE, group_name=artists, ref_patterns=patterns)
     assert not first.HasField("replaced")
-    second = await give(service, artists, team.repository, admin.ROLE_WRITE)
+    second = await service.grant("", team.repository, admin.ROLE_WRITE, group_name=artists)
     assert second.replaced == first.grant
     assert (second.grant.group_name, second.grant.user_name) == (artists, "")
-    listed = admin.ListGrantsRequest(repository=team.repository)
-    grants = (await service.admin_peer.call(service.admin.ListGrants, listed)).grants
+    grants = await service.grants(team.repository)
     assert [(grant.user_name, grant.group_name) for grant in grants] == [
         (team.alice_name, ""),
         (team.bob_name, ""),
         ("", artists),
     ]
-    revoke = admin.RevokeAccessRequest(group_name=artists, repository=team.repository)
-    revoked = await service.admin_peer.call(service.admin.RevokeAccess, revoke)
-    assert list(revoked.grants) == [second.grant]
+    assert list(await service.revoke("", team.repository, group_name=artists)) == [second.grant]
     with refused(NotFound, Reason.GRANT_NOT_FOUND):
-        await service.admin_peer.call(service.admin.RevokeAccess, revoke)
+        await service.revoke("", team.repository, group_name=artists)
 
 
 async def test_a_grant_is_of_one_party(service: RunningLocks, team: Team, artists: str) -> None:
     """Both a user and a group, neither, and an unknown group are refused."""
-    await add(service, artists)
+    await service.add_group(artists)
     for user, group, error, reason in (
         (team.alice_name, artists, InvalidArgument, Reason.INVALID_FIELD),
         ("", "", InvalidArgument, Reason.INVALID_FIELD),
         ("", "a b", InvalidArgument, Reason.INVALID_FIELD),
         ("", "none-of-that-name", NotFound, Reason.GROUP_NOT_FOUND),
     ):
-        grant = admin.GrantAccessRequest(user_name=user, group_name=group, repository=team.repository)
-        grant.role = admin.ROLE_READ
         with refused(error, reason):
-            await service.admin_peer.call(service.admin.GrantAccess, grant)
-        revoke = admin.RevokeAccessRequest(user_name=user, group_name=group, repository=team.repository)
+            await service.grant(user, team.repository, admin.ROLE_READ, group_name=group)
         with refused(error, reason):
-            await service.admin_peer.call(service.admin.RevokeAccess, revoke)
+            await service.revoke(user, team.repository, group_name=group)
 
 
 async def test_without_a_party_both_fields_are_named(service: RunningLocks, team: Team) -> None:
     """The error says that either a user or a group is needed, in place of a malformed name of a user."""
-    for call, request in (
-        (service.admin.GrantAccess, admin.GrantAccessRequest(repository=team.repository, role=admin.ROLE_READ)),
-        (service.admin.RevokeAccess, admin.RevokeAccessRequest(repository=team.repository)),
-    ):
+    for attempt in (service.grant("", team.repository, admin.ROLE_READ), service.revoke("", team.repository)):
         with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-            await service.admin_peer.call(call, request)
+            await attempt
         assert caught.value.message == "user_name or group_name: expected a user or a group, got none"
 
 
@@ -209,9 +163,9 @@ async def test_the_deciding_group_is_named(service: RunningLocks, team: Team, ar
     await service.add_repository(repository)
     await service.grant(team.alice_name, repository, admin.ROLE_READ)
     for number, (role, patterns) in enumerate(((admin.ROLE_READ, []), (admin.ROLE_WRITE, ["refs/heads/rel/*"]))):
-        await add(service, f"{artists}-{number}", team.alice_name)
-        await give(service, f"{artists}-{number}", repository, role, ref_patterns=patterns)
-    found = await explain(service, team.alice_name, repository, "refs/heads/rel/1")
+        await service.add_group(f"{artists}-{number}", team.alice_name)
+        await service.grant("", repository, role, ref_patterns=patterns, group_name=f"{artists}-{number}")
+    found = await explain(service, team.alice_name, repository, ref="refs/heads/rel/1")
     assert found.allowed
     assert (
         found.explanation == f"the role write by the group {artists}-1 includes writing, on refs like refs/heads/rel/*"
@@ -230,14 +184,14 @@ async def test_the_least_role_that_suffices_decides(service: RunningLocks, team:
     await service.add_repository(repository)
     first, second, third = (f"{artists}-{letter}" for letter in "abc")
     for group in (third, first, second):
-        await add(service, group, team.alice_name)
-    await give(service, third, repository, admin.ROLE_WRITE)
-    await give(service, second, repository, admin.ROLE_WRITE)
-    await give(service, first, repository, admin.ROLE_ADMIN)
+        await service.add_group(group, team.alice_name)
+    await service.grant("", repository, admin.ROLE_WRITE, group_name=third)
+    await service.grant("", repository, admin.ROLE_WRITE, group_name=second)
+    await service.grant("", repository, admin.ROLE_ADMIN, group_name=first)
     await service.grant(team.alice_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/alice"])
 
     async def decides(ref: str) -> tuple[str, str]:
-        found = await explain(service, team.alice_name, repository, ref)
+        found = await explain(service, team.alice_name, repository, ref=ref)
         assert found.allowed
         return found.grant.group_name, found.explanation
 
@@ -246,8 +200,7 @@ async def test_the_least_role_that_suffices_decides(service: RunningLocks, team:
     assert await decides("refs/heads/alice") == (second, on_every_ref.format(second))
     await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
     assert await decides("refs/heads/main") == ("", "the role write includes writing, on every ref")
-    own = admin.RevokeAccessRequest(user_name=team.alice_name, repository=repository)
-    await service.admin_peer.call(service.admin.RevokeAccess, own)
+    await service.revoke(team.alice_name, repository)
     assert await decides("") == (second, on_every_ref.format(second))
     await service.admin_peer.call(service.admin.DeleteGroup, admin.DeleteGroupRequest(name=second))
     assert await decides("") == (third, on_every_ref.format(third))
@@ -262,9 +215,9 @@ async def test_a_group_that_may_write_some_refs(service: RunningLocks, team: Tea
     repository_id = await service.add_repository(repository)
     await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
     await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
-    await add(service, artists, team.bob_name)
+    await service.add_group(artists, team.bob_name)
     patterns = ["refs/heads/rel/*"]
-    await give(service, artists, repository, admin.ROLE_ADMIN, ref_patterns=patterns, ignores_locks=True)
+    await service.grant("", repository, admin.ROLE_ADMIN, ref_patterns=patterns, ignores_locks=True, group_name=artists)
     lock = await service.create(repository_id, team.alice, "a.psd")
     with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
         await service.delete(repository_id, team.bob, lock.id, force=True)
@@ -272,7 +225,7 @@ async def test_a_group_that_may_write_some_refs(service: RunningLocks, team: Tea
         asked = push.CheckPushRequest(repository=repository, user_name=team.bob_name, ref=ref, paths=["a.psd"])
         blocking = (await service.admin_peer.call(service.push.CheckPush, asked)).blocking
         assert [each.path for each in blocking] == paths
-    found = await explain(service, team.bob_name, repository, "refs/heads/main")
+    found = await explain(service, team.bob_name, repository, ref="refs/heads/main")
     assert not found.allowed
     limits = "refs/heads/bob, refs/heads/rel/*"
     assert found.explanation == f"the user may write only on refs like {limits}, and this is another"
@@ -285,19 +238,15 @@ async def test_changes_of_one_group_at_once(service: RunningLocks, team: Team, a
         group, user = f"{artists}-{round_number}", f"{artists}-user-{round_number}"
         await service.add_user(user)
         names = [team.alice_name, team.bob_name, user]
-        await add(service, group, *(names if round_number % 2 else ()))
+        await service.add_group(group, *(names if round_number % 2 else ()))
         changes = (
-            service.admin_peer.call(
-                calls.AddGroupMembers, admin.AddGroupMembersRequest(group_name=group, user_names=names)
-            ),
-            service.admin_peer.call(
-                calls.AddGroupMembers, admin.AddGroupMembersRequest(group_name=group, user_names=names[::-1])
-            ),
+            service.add_members(group, *names),
+            service.add_members(group, *names[::-1]),
             service.admin_peer.call(
                 calls.RemoveGroupMembers, admin.RemoveGroupMembersRequest(group_name=group, user_names=names[1:])
             ),
-            give(service, group, team.repository, admin.ROLE_READ),
-            service.admin_peer.call(calls.DeleteUser, admin.DeleteUserRequest(name=user)),
+            service.grant("", team.repository, admin.ROLE_READ, group_name=group),
+            service.delete_user(user),
             service.admin_peer.call(calls.DeleteGroup, admin.DeleteGroupRequest(name=group)),
         )
         answers = await asyncio.gather(*changes, return_exceptions=True)
@@ -307,15 +256,13 @@ async def test_changes_of_one_group_at_once(service: RunningLocks, team: Team, a
         assert {error.reason if isinstance(error, NotFound) else repr(error) for error in errors} <= missing
         with refused(NotFound, Reason.GROUP_NOT_FOUND):
             await members_of(service, group)
-    listed = admin.ListGrantsRequest(repository=team.repository)
-    grants = (await service.admin_peer.call(calls.ListGrants, listed)).grants
-    assert {grant.user_name for grant in grants} == {team.alice_name, team.bob_name}
+    assert {grant.user_name for grant in await service.grants(team.repository)} == {team.alice_name, team.bob_name}
 
 
 async def test_one_of_many_names_that_look_alike_wins(service: RunningLocks, artists: str) -> None:
     """Two groups whose names differ in case alone could be taken for each other, even if both are added at once."""
     names = [artists, artists.upper(), artists.title(), artists] * 4
-    answers = await asyncio.gather(*(add(service, name) for name in names), return_exceptions=True)
+    answers = await asyncio.gather(*(service.add_group(name) for name in names), return_exceptions=True)
     assert sum(isinstance(answer, admin.Group) for answer in answers) == 1
     errors = [answer for answer in answers if isinstance(answer, AlreadyExists)]
     assert [error.reason for error in errors] == [Reason.GROUP_EXISTS] * (len(names) - 1)
@@ -327,7 +274,7 @@ async def test_a_group_decides_about_force_and_pushes(service: RunningLocks, tea
     repository_id = await service.add_repository(repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
     await service.grant(team.bob_name, repository, admin.ROLE_WRITE)
-    await add(service, artists, team.bob_name)
+    await service.add_group(artists, team.bob_name)
     lock = await service.create(repository_id, team.alice, "a.psd")
     asked = push.CheckPushRequest(
         repository=repository, user_name=team.bob_name, ref="refs/heads/main", paths=["a.psd"]
@@ -335,6 +282,6 @@ async def test_a_group_decides_about_force_and_pushes(service: RunningLocks, tea
     assert [each.path for each in (await service.admin_peer.call(service.push.CheckPush, asked)).blocking] == ["a.psd"]
     with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
         await service.delete(repository_id, team.bob, lock.id, force=True)
-    await give(service, artists, repository, admin.ROLE_ADMIN, ignores_locks=True)
+    await service.grant("", repository, admin.ROLE_ADMIN, ignores_locks=True, group_name=artists)
     assert not (await service.admin_peer.call(service.push.CheckPush, asked)).blocking
     assert await service.delete(repository_id, team.bob, lock.id, force=True) == lock

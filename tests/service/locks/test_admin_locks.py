@@ -1,26 +1,17 @@
 """AdminService: locks that stand, and those that stood."""
 
-from sqlalchemy import text
+from typing import Any
+
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
-from services.database.engine import create_engine
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 
 
-async def _list(
-    service: RunningLocks, repository: str, *, path: str | None = None, cursor: str = "", limit: int = 0
-) -> admin.ListRepositoryLocksResponse:
-    request = admin.ListRepositoryLocksRequest(repository=repository, path=path, cursor=cursor, limit=limit)
+async def _list(service: RunningLocks, repository: str, **fields: Any) -> admin.ListRepositoryLocksResponse:  # noqa: ANN401 - those of the request
+    request = admin.ListRepositoryLocksRequest(repository=repository, **fields)
     return await service.admin_peer.call(service.admin.ListRepositoryLocks, request)
-
-
-async def _history(
-    service: RunningLocks, repository: str, *, path: str | None = None, cursor: str = "", limit: int = 0
-) -> admin.ListReleasedLocksResponse:
-    request = admin.ListReleasedLocksRequest(repository=repository, path=path, cursor=cursor, limit=limit)
-    return await service.admin_peer.call(service.admin.ListReleasedLocks, request)
 
 
 async def test_standing_locks(service: RunningLocks, team: Team) -> None:
@@ -36,13 +27,12 @@ async def test_standing_locks(service: RunningLocks, team: Team) -> None:
 
 async def test_an_administrator_removes_any_lock(service: RunningLocks, team: Team) -> None:
     """The history names the administrator who removes a lock, even if only repository admins may force."""
-    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await service.update_repository(team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     remove = admin.RemoveLockRequest(repository=team.repository, id=lock.id)
     assert (await service.admin_peer.call(service.admin.RemoveLock, remove)).lock == lock
     assert not (await service.list(team.repository_id)).locks
-    released = (await _history(service, team.repository)).locks[0]
+    [released] = await service.released(team.repository)
     assert (released.lock, released.released_by, released.forced) == (lock, "admin", True)
     with refused(NotFound, Reason.LOCK_NOT_FOUND):
         await service.admin_peer.call(service.admin.RemoveLock, remove)
@@ -68,33 +58,32 @@ async def test_history(service: RunningLocks, team: Team) -> None:
     await service.delete(team.repository_id, team.bob, taken.id, force=True)
     other = await service.create(team.repository_id, team.bob, "f2.dat")
     await service.delete(team.repository_id, team.bob, other.id)
-    history = await _history(service, team.repository)
-    assert [(was.lock, was.released_by, was.forced) for was in history.locks] == [
+    history = await service.released(team.repository)
+    assert [(was.lock, was.released_by, was.forced) for was in history] == [
         (other, team.bob_name, False),
         (taken, team.bob_name, True),
         (mine, team.alice_name, False),
     ]
-    assert all(was.released_at.seconds >= was.lock.locked_at.seconds for was in history.locks)
-    of_path = await _history(service, team.repository, path="f1.dat")
-    assert [was.lock for was in of_path.locks] == [taken, mine]
-    assert not (await _history(service, team.repository, path="f1.da\0")).locks
+    assert all(was.released_at.seconds >= was.lock.locked_at.seconds for was in history)
+    assert [was.lock for was in await service.released(team.repository, path="f1.dat")] == [taken, mine]
+    assert not await service.released(team.repository, path="f1.da\0")
 
 
 async def test_malformed_cursors_and_unknown_repositories(service: RunningLocks, team: Team) -> None:
     """Both lists refuse them alike."""
-    for listing in (_list, _history):
+    for attempt in (_list(service, team.repository, cursor="x"), service.released(team.repository, cursor="x")):
         with refused(InvalidArgument, Reason.INVALID_CURSOR):
-            await listing(service, team.repository, cursor="x")
+            await attempt
+    for attempt in (_list(service, "no/such"), service.released("no/such")):
         with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-            await listing(service, "no/such")
+            await attempt
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await service.admin_peer.call(service.admin.RemoveLock, admin.RemoveLockRequest(repository="no/such", id="1"))
 
 
 async def test_an_administrator_steals_for_a_user(service: RunningLocks, team: Team) -> None:
     """Whoever holds the lock, and whatever force the user has: the history and the event name the administrator."""
-    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await service.update_repository(team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     steal = admin.StealLockRequest(
         repository=team.repository, id=lock.id, user_name=team.bob_name, reason="alice is on leave", note="for the fix"
@@ -104,12 +93,9 @@ async def test_an_administrator_steals_for_a_user(service: RunningLocks, team: T
     previous = answer.previous
     assert (previous.lock, previous.released_by, previous.reason) == (lock, "admin", "alice is on leave")
     assert (previous.stolen, previous.forced) == (True, True)
-    assert list((await _history(service, team.repository)).locks) == [previous]
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    async with engine.connect() as connection:
-        statement = text("SELECT caused_by FROM lock_events WHERE repository_id = :id AND type = 'lock.stolen'")
-        assert (await connection.scalars(statement, {"id": team.repository_id})).all() == ["admin"]
-    await engine.dispose()
+    assert list(await service.released(team.repository)) == [previous]
+    caused_by = "SELECT caused_by FROM lock_events WHERE repository_id = :id AND type = 'lock.stolen'"
+    assert await service.execute(caused_by, id=team.repository_id) == [("admin",)]
     with refused(AlreadyExists, Reason.PATH_LOCKED):
         await service.admin_peer.call(service.admin.StealLock, steal)
     again = admin.StealLockRequest(repository=team.repository, id=answer.lock.id, user_name=team.bob_name, reason="x")

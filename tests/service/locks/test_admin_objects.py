@@ -1,26 +1,20 @@
 """AdminService with the storage service: objects, usage, and the removal of repositories without a bin."""
 
-import itertools
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
-from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
 from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, Reason
-from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Both, running_both
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of, running_storage
 from tests.support.waiting import until_answer
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +23,6 @@ async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("both")
     async with running_both(postgres, folder, limits={"repository_bin_days": 0}) as running:
         yield running
-
-
-async def _repository(service: RunningLocks) -> tuple[str, int]:
-    name = f"objects/{next(_numbers)}"
-    return name, await service.add_repository(name)
 
 
 async def _objects(
@@ -69,19 +58,13 @@ async def _usage(service: RunningLocks, repository: str = "") -> admin.ListUsage
     return await service.admin_peer.call(service.admin.ListUsage, admin.ListUsageRequest(repository=repository))
 
 
-async def _delete(service: RunningLocks, repository: str, *, force: bool = False) -> admin.Repository:
-    request = admin.DeleteRepositoryRequest(name=repository, force=force)
-    return (await service.admin_peer.call(service.admin.DeleteRepository, request)).repository
-
-
 async def test_objects_in_pages(both: Both) -> None:
     """Objects are listed by oid, those of this repository alone, also after a rename."""
-    name, repository_id = await _repository(both.locks)
-    _, other_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
+    _, other_id = await both.add_repository()
     await both.storage.write(other_id, b"not here")
     oids = sorted([await both.storage.write(repository_id, bytes([number])) for number in range(3)])
-    rename = admin.UpdateRepositoryRequest(name=name, new_name=f"{name}/renamed")
-    await both.locks.admin_peer.call(both.locks.admin.UpdateRepository, rename)
+    await both.locks.update_repository(name, new_name=f"{name}/renamed")
     page = await _objects(both.locks, f"{name}/renamed", limit=2)
     assert [found.oid for found in page.objects] == oids[:2]
     page = await _objects(both.locks, f"{name}/renamed", limit=2, cursor=page.next_cursor)
@@ -91,7 +74,7 @@ async def test_objects_in_pages(both: Both) -> None:
 
 async def test_objects_in_another_order(both: Both) -> None:
     """The order, the state and the cursor are those of the storage service."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     oids = [await both.storage.write(repository_id, bytes(size), user_id=3) for size in (2, 9, 4)]
     ask = partial(both.locks.admin_peer.call, both.locks.admin.ListRepositoryObjects)
     largest = admin.ListRepositoryObjectsRequest(repository=name, order=storage_pb.OBJECT_ORDER_LARGEST, limit=2)
@@ -110,7 +93,7 @@ async def test_objects_in_another_order(both: Both) -> None:
 
 async def test_removal_and_restoration(both: Both) -> None:
     """The tombstone tells why, by whom, and until when the object can come back with its bytes."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     oid = await both.storage.write(repository_id, b"to be removed")
     tombstone = await _remove(both.locks, name, oid)
     assert (tombstone.oid, tombstone.removal_reason, tombstone.removed_by) == (oid, "licence", "admin")
@@ -124,8 +107,8 @@ async def test_removal_and_restoration(both: Both) -> None:
 
 async def test_purge(both: Both) -> None:
     """A purge names the other repositories that need the bytes; after it the object can only be uploaded again."""
-    name, repository_id = await _repository(both.locks)
-    other, other_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
+    other, other_id = await both.add_repository()
     for id_ in (repository_id, other_id):
         oid = await both.storage.write(id_, b"to be purged")
         await _remove(both.locks, name if id_ == repository_id else other, oid)
@@ -141,8 +124,8 @@ async def test_purge(both: Both) -> None:
 
 async def test_copies_for_a_fork(both: Both) -> None:
     """Another repository holds the objects too, but none that was removed from it."""
-    name, repository_id = await _repository(both.locks)
-    fork, fork_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
+    fork, fork_id = await both.add_repository()
     held, lost = [await both.storage.write(repository_id, data) for data in (b"to be copied", b"removed in the fork")]
     await both.storage.write(fork_id, b"removed in the fork")
     await _remove(both.locks, fork, lost)
@@ -159,7 +142,7 @@ async def test_copies_for_a_fork(both: Both) -> None:
 
 async def test_errors_of_the_storage_service(both: Both) -> None:
     """An administrator must see the refusal of the storage service unchanged."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     oid = await both.storage.write(repository_id, b"held")
     with refused(NotFound, Reason.OBJECT_NOT_FOUND):
         await _remove(both.locks, name, oid_of(b"unknown"))
@@ -178,8 +161,8 @@ async def test_errors_of_the_storage_service(both: Both) -> None:
 
 async def test_usage(both: Both) -> None:
     """Objects, bytes and locks of one repository or of all by name."""
-    name, repository_id = await _repository(both.locks)
-    empty, _ = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
+    empty, _ = await both.add_repository()
     alice = await both.locks.add_user(f"alice-{repository_id}")
     await both.storage.write(repository_id, b"four")
     await both.locks.create(repository_id, alice, "f1.dat")
@@ -199,12 +182,12 @@ async def test_usage(both: Both) -> None:
 
 async def test_usage_by_day(both: Both) -> None:
     """Of one repository, what it held at the end of each of the last days."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     await both.storage.write(repository_id, b"four")
     ask = partial(both.locks.admin_peer.call, both.locks.admin.ListUsage)
     by_day = (await ask(admin.ListUsageRequest(repository=name, days=3))).usage[0].usage.by_day
     assert [(held.object_count, held.object_bytes) for held in by_day] == [(0, 0), (0, 0), (1, 4)]
-    await _repository(both.locks)
+    await both.add_repository()
     with refused(InvalidArgument, Reason.INVALID_FIELD):
         await ask(admin.ListUsageRequest(days=3))
 
@@ -218,7 +201,7 @@ async def test_unknown_repositories(both: Both) -> None:
         _purge(both.locks, "no/such", oid_of(b"")),
         _copy(both.locks, "no/such", "no/such", oid_of(b"")),
         _usage(both.locks, "no/such"),
-        _delete(both.locks, "no/such", force=True),
+        both.locks.delete_repository("no/such", force=True),
     ):
         with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
             await call
@@ -226,13 +209,13 @@ async def test_unknown_repositories(both: Both) -> None:
 
 async def test_an_empty_repository_is_removed(both: Both) -> None:
     """Grants go with it; the name is free, and the id is never used again."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     user = await both.locks.add_user(f"bob-{repository_id}")
     await both.locks.grant(f"bob-{repository_id}", name, admin.ROLE_ADMIN)
-    removed = await _delete(both.locks, name)
+    removed = await both.locks.delete_repository(name)
     assert (removed.id, removed.name) == (repository_id, name)
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-        await _delete(both.locks, name)
+        await both.locks.delete_repository(name)
     assert await both.locks.add_repository(name) > repository_id
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await both.locks.check(user, name, access.PERMISSION_READ)
@@ -240,18 +223,18 @@ async def test_an_empty_repository_is_removed(both: Both) -> None:
 
 async def test_a_repository_that_holds_something(both: Both) -> None:
     """It is removed by force only; then its objects and locks are gone, and a new one of its name sees none of them."""
-    name, repository_id = await _repository(both.locks)
+    name, repository_id = await both.add_repository()
     alice = await both.locks.add_user(f"alice-{repository_id}")
     lock = await both.locks.create(repository_id, alice, "f1.dat")
     with refused(FailedPrecondition, Reason.REPOSITORY_NOT_EMPTY) as caught:
-        await _delete(both.locks, name)
+        await both.locks.delete_repository(name)
     assert "locks" in caught.value.message
     oid = await both.storage.write(repository_id, b"held by one")
     with refused(FailedPrecondition, Reason.REPOSITORY_NOT_EMPTY) as caught:
-        await _delete(both.locks, name)
+        await both.locks.delete_repository(name)
     assert "objects" in caught.value.message
     assert list((await both.locks.list(repository_id)).locks) == [lock]
-    await _delete(both.locks, name, force=True)
+    await both.locks.delete_repository(name, force=True)
     assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
     new_id = await both.locks.add_repository(name)
     assert await both.storage.statuses(new_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
@@ -262,11 +245,9 @@ async def test_a_repository_that_holds_something(both: Both) -> None:
 
 async def _cut_off(service: RunningLocks, name: str) -> None:
     """Begin to remove a repository while the storage service is away, and give up."""
-    peer = ServiceClient(service.address, deadline=5, secret=SecretStr(service.admin_token))
     request = admin.DeleteRepositoryRequest(name=name, force=True)
     with refused(DeadlineExceeded, Reason.DEADLINE_EXCEEDED):
-        await peer.call(AdminServiceStub(peer.channel).DeleteRepository, request)
-    await peer.close()
+        await service.admin_peer.call(service.admin.DeleteRepository, request, deadline=5)
 
 
 async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres, tmp_path: Path) -> None:
@@ -284,13 +265,12 @@ async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres,
                 await locks.check(1, name, access.PERMISSION_READ)
         async with running_storage(storage_url, tmp_path) as storage:
             assert await storage.statuses(ids["again"], oids["again"]) == [storage_pb.OBJECT_STATUS_PRESENT]
-            assert (await _delete(locks, "again", force=True)).id == ids["again"]
+            assert (await locks.delete_repository("again", force=True)).id == ids["again"]
             assert await storage.statuses(ids["again"], oids["again"]) == [storage_pb.OBJECT_STATUS_MISSING]
             with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-                await _delete(locks, "again", force=True)
+                await locks.delete_repository("again", force=True)
             async with serving_locks(locks_url, tmp_path, storage_address=storage_address, name="restarted"):
-                removed = "SELECT count(*) FROM locks.removed_repositories"
-                await until_answer("0", lambda: postgres.execute(removed, database=locks.database))
+                await until_answer([(0,)], lambda: locks.execute("SELECT count(*) FROM removed_repositories"))
             assert await storage.statuses(ids["restart"], oids["restart"]) == [storage_pb.OBJECT_STATUS_MISSING]
             with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-                await _delete(locks, "restart", force=True)
+                await locks.delete_repository("restart", force=True)
