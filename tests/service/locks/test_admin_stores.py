@@ -60,23 +60,16 @@ async def site(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[Site]:
         yield Site(both.locks, both.storage, tmp_path)
 
 
-async def test_a_site_begins_with_one_store(site: Site) -> None:
-    """It is that of TOWPATH_STORAGE_URL, the primary, and has everything."""
-    await site.storage.write(1, b"four")
-    await site.storage.write(2, b"four")
-    await site.storage.write(2, b"seven..")
-    stores = await site.list()
-    first = stores["first"]
-    assert stores.keys() == {"first"}
-    assert (first.url, first.is_primary, first.HasField("copy")) == ("", True, False)
-    assert (first.object_count, first.object_bytes, first.lacking_count, first.lacking_bytes) == (2, 11, 0, 0)
-    assert first.HasField("created_at")
-
-
 async def test_a_move(site: Site) -> None:
-    """All objects come into the new store, which then stands alone."""
+    """All objects come into the new store, which then stands alone; to add it again changes nothing."""
     before = await site.storage.write(1, b"before")
+    await site.storage.write(2, b"before")
+    first = (await site.list())["first"]
+    assert (first.url, first.is_primary, first.HasField("copy")) == ("", True, False)
+    assert first.HasField("created_at")
+    assert (first.object_count, first.object_bytes, first.lacking_count, first.lacking_bytes) == (1, 6, 0, 0)
     added = await site.add("second")
+    assert (await site.add("second")).created_at == added.created_at
     assert (added.name, added.url, added.is_primary) == ("second", (site.folder / "second").as_uri(), False)
     second = (await site.list())["second"]
     assert (second.object_count, second.lacking_count, second.lacking_bytes) == (0, 1, 6)
@@ -98,13 +91,6 @@ async def test_a_move(site: Site) -> None:
     assert (await site.list()).keys() == {"second"}
     after = await site.storage.write(1, b"after")
     assert [await site.storage.read(1, oid) for oid in (before, during, after)] == [b"before", b"during", b"after"]
-
-
-async def test_a_store_that_is_added_again(site: Site) -> None:
-    """The same call twice adds one store: an answer may have been lost."""
-    added = await site.add("second")
-    assert (await site.add("second")).created_at == added.created_at
-    assert (await site.list()).keys() == {"first", "second"}
 
 
 async def test_a_copy_that_is_stopped(site: Site) -> None:
@@ -137,17 +123,14 @@ async def test_what_the_state_does_not_allow(site: Site) -> None:
 async def test_fields_that_are_malformed(site: Site) -> None:
     """The storage service names the field, and repeats no URL."""
     await site.add("second")
-    for name in ("", "Second", "a/b", "a\0b", "x" * 65):
+    for name in ("Second", "a/b", "a\0b"):
         with refused(InvalidArgument, Reason.INVALID_FIELD):
             await site.add(name)
-    for url in ("", "/srv", "ftp://objects", "s3://key:secret@objects", "s3://objects?secret=secret"):
+    for url in ("/srv", "s3://key:secret@objects", "s3://objects?secret=secret"):
         with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
             await site.add("third", url)
         assert "secret" not in caught.value.message
-    for source, target in (("second", "second"), ("second", "first")):
-        with refused(InvalidArgument, Reason.INVALID_FIELD):
-            await site.copy(source, target)
-    for parallel, limit in ((-1, 0), (65, 0), (1, -1)):
+    for parallel, limit in ((65, 0), (1, -1)):
         with refused(InvalidArgument, Reason.INVALID_FIELD):
             await site.copy("first", "second", parallel=parallel, bytes_per_second=limit)
 

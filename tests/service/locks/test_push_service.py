@@ -1,33 +1,20 @@
 """PushService: the locks in the way of a push, and their release by it."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable, Sequence
 
 import pytest
+from google.protobuf.message import Message
 from pydantic import SecretStr
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1 import push_service_pb2 as pb
-from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.common.errors import InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
-from services.common.rpc.client import ServiceClient
-from services.database.engine import create_engine
-from services.database.transactions import Database
 from services.locks.access.identities import user_of
-from services.locks.models import SCHEMA, Forge
+from services.locks.models import Forge
 from tests.service.locks.conftest import Team, fill
-from tests.support.locks import RunningLocks, refused, running_locks
-from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS
-
-if TYPE_CHECKING:
-    # Only the type stubs distinguish the asynchronous stub from the synchronous one.
-    from towpath.locks.v1.push_service_pb2_grpc import PushServiceAsyncStub
+from tests.support.locks import RunningLocks, refused
 
 MAIN = "refs/heads/main"
 MAX_PATHS = 10_000
@@ -64,9 +51,8 @@ async def release(
 
 async def release_on(service: RunningLocks, team: Team, *patterns: str) -> Sequence[str]:
     """Set the refs to which a push releases locks, and return them."""
-    request = admin.UpdateRepositoryRequest(name=team.repository, release_on=admin.RefPatterns(patterns=patterns))
-    response = await service.admin_peer.call(service.admin.UpdateRepository, request)
-    return list(response.repository.release_on)
+    changed = await service.update_repository(team.repository, release_on=admin.RefPatterns(patterns=patterns))
+    return list(changed.release_on)
 
 
 async def standing(service: RunningLocks, team: Team) -> set[str]:
@@ -74,21 +60,10 @@ async def standing(service: RunningLocks, team: Team) -> set[str]:
     return {each.path for each in (await service.list(team.repository_id)).locks}
 
 
-@asynccontextmanager
-async def git_server(service: RunningLocks, token: str) -> AsyncIterator[tuple[ServiceClient, PushServiceAsyncStub]]:
-    """Connect with the token of a user."""
-    peer = ServiceClient(service.address, deadline=STEP_SECONDS, secret=SecretStr(token))
-    try:
-        yield peer, PushServiceStub(peer.channel)
-    finally:
-        await peer.close()
-
-
 async def test_a_push_meets_the_locks_in_the_space_of_its_ref(service: RunningLocks, team: Team) -> None:
     """A lock on a release branch neither blocks a push to main, nor is released by one."""
     rules = admin.LockSpaces(rules=["refs/heads/release/*=per-ref"])
-    request = admin.UpdateRepositoryRequest(name=team.repository, lock_spaces=rules)
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await service.update_repository(team.repository, lock_spaces=rules)
     await release_on(service, team, "refs/heads/*")
     await service.create(team.repository_id, team.alice, "a", ref="refs/heads/release/1")
     for ref, count in ((MAIN, 0), ("refs/heads/release/2", 0), ("refs/heads/release/1", 1)):
@@ -139,8 +114,7 @@ async def carol(service: RunningLocks, team: Team) -> str:
         name=forge, kind=admin.FORGE_KIND_GITEA, api_url="https://git.example.org/api/v1", repositories=["acme/*"]
     )
     await service.admin_peer.call(service.admin.CreateForge, added)
-    tie = admin.UpdateRepositoryRequest(name=team.repository, forge=forge, forge_repository="acme/film")
-    await service.admin_peer.call(service.admin.UpdateRepository, tie)
+    await service.update_repository(team.repository, forge=forge, forge_repository="acme/film")
     user_id = await come(service, forge, "7", login)
     await service.create(team.repository_id, user_id, "carols")
     return login
@@ -148,16 +122,13 @@ async def carol(service: RunningLocks, team: Team) -> str:
 
 async def come(service: RunningLocks, forge: str, account_id: str, login: str) -> int:
     """Let the user of an account come by a forge, with the login that it has there now, and return the user's id."""
-    database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
 
     async def work(connection: AsyncConnection) -> int:
         forge_id = await connection.scalar(select(Forge.__table__.c.id).where(Forge.__table__.c.name == forge))
         return (await user_of(connection, subject=account_id, login=login, provider=forge, forge_id=forge_id)).id
 
-    try:
+    async with service.open_database() as database:
         return await database.run(work)
-    finally:
-        await database.close()
 
 
 async def test_a_forge_names_its_own_users_alone(service: RunningLocks, team: Team, carol: str) -> None:
@@ -181,15 +152,13 @@ async def test_an_operator_says_where_users_come_from(service: RunningLocks, tea
     forge = f"forge forge-{team.repository_id}"
     await service.create(team.repository_id, team.alice, "a")
     assert not (await check(service, team, team.alice_name, ["a"], origin="")).blocking
-    untie = admin.UpdateRepositoryRequest(name=team.repository, forge="")
-    await service.admin_peer.call(service.admin.UpdateRepository, untie)
+    await service.update_repository(team.repository, forge="")
     assert not (await check(service, team, team.alice_name, ["a"], account_id="7")).blocking
     assert (await check(service, team, carol, ["carols"], account_id="7")).blocking
     assert not (await check(service, team, carol, ["carols"], origin=forge)).blocking
     for origin in ("forge other", "issuer other", "carol", "forge", "forge \0"):
-        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        with refused(InvalidArgument, Reason.INVALID_FIELD, "origin: expected 'forge NAME'"):
             await check(service, team, carol, [], origin=origin)
-        assert caught.value.message.startswith("origin: expected 'forge NAME'")
 
 
 async def test_a_grant_that_ignores_locks(service: RunningLocks, team: Team) -> None:
@@ -204,10 +173,7 @@ async def test_a_grant_that_ignores_locks(service: RunningLocks, team: Team) -> 
     assert (await check(service, team, bot, ["a"], ref="refs/heads/x")).blocking_count == 1
     await service.grant(bot, team.repository, admin.ROLE_WRITE, ignores_locks=True)
     assert (await check(service, team, bot, ["a"], ref="refs/heads/x")).blocking_count == 0
-    listed = await service.admin_peer.call(
-        service.admin.ListGrants, admin.ListGrantsRequest(repository=team.repository)
-    )
-    assert [grant.user_name for grant in listed.grants if grant.ignores_locks] == [bot]
+    assert [grant.user_name for grant in await service.grants(team.repository) if grant.ignores_locks] == [bot]
     with refused(InvalidArgument, Reason.INVALID_FIELD):
         await service.grant(bot, team.repository, admin.ROLE_READ, ignores_locks=True)
     await service.grant(bot, team.repository, admin.ROLE_WRITE)
@@ -222,9 +188,8 @@ async def test_many_paths(service: RunningLocks, team: Team) -> None:
     assert answer.blocking_count == MAX_PATHS
     assert [each.path for each in answer.blocking] == sorted(paths)[:MAX_BLOCKING]
     for too_much in ([*paths, "one"], ["x" * 4_096] * 257):
-        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        with refused(InvalidArgument, Reason.INVALID_FIELD, "paths: "):
             await check(service, team, team.bob_name, too_much)
-        assert caught.value.message.startswith("paths: ")
 
 
 async def test_spaces_of_refs(service: RunningLocks, team: Team) -> None:
@@ -238,54 +203,43 @@ async def test_spaces_of_refs(service: RunningLocks, team: Team) -> None:
     refs = [MAIN, "refs/heads/rel/1", "refs/heads/art/2"]
     assert await spaces(refs) == (["", "", ""], False)
     rules = admin.LockSpaces(rules=["refs/heads/rel/*=per-ref", "refs/heads/art/*=art"])
-    request = admin.UpdateRepositoryRequest(name=team.repository, lock_spaces=rules)
-    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await service.update_repository(team.repository, lock_spaces=rules)
     assert await spaces(refs) == (["", "refs/heads/rel/1", "art"], True)
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, "refs: "):
         await spaces(["x"] * (MAX_REFS + 1))
-    assert caught.value.message.startswith("refs: ")
 
 
 async def test_callers(service: RunningLocks, team: Team) -> None:
     """Administrators may call, and admins of the repository for every ref; nobody else."""
     request = pb.CheckPushRequest(repository=team.repository, ref=MAIN)
+    push = pb.ReleasePushedRequest(repository=team.repository, ref=MAIN)
+
+    def calls(token: str) -> Iterable[Awaitable[Message]]:
+        for call, asked in ((service.push.CheckPush, request), (service.push.ReleasePushed, push)):
+            yield service.peer.call(call, asked, secret=SecretStr(token))
+
     for token in ("", "tp_wrong"):
-        async with git_server(service, token) as (peer, push):
+        for attempt in calls(token):
             with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-                await peer.call(push.CheckPush, request)
-            with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-                await peer.call(push.ReleasePushed, pb.ReleasePushedRequest())
-    async with git_server(service, await service.add_token(team.bob_name)) as (peer, push):
+                await attempt
+    bob = await service.add_token(team.bob_name)
+    for attempt in calls(bob):
         with refused(PermissionDenied, Reason.ACCESS_DENIED):
-            await peer.call(push.CheckPush, request)
+            await attempt
+    await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN, ref_patterns=[MAIN])
+    for attempt in calls(bob):
         with refused(PermissionDenied, Reason.ACCESS_DENIED):
-            await peer.call(push.ReleasePushed, pb.ReleasePushedRequest(repository=team.repository, ref=MAIN))
-        await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN, ref_patterns=[MAIN])
-        with refused(PermissionDenied, Reason.ACCESS_DENIED):
-            await peer.call(push.CheckPush, request)
-        await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN)
-        assert not (await peer.call(push.CheckPush, request)).blocking
-        hidden = f"hidden/{team.repository}"
-        await service.add_repository(hidden)
-        for name in (hidden, "no/such"):
-            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-                await peer.call(push.CheckPush, pb.CheckPushRequest(repository=name))
+            await attempt
+    await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN)
+    assert not (await service.peer.call(service.push.CheckPush, request, secret=SecretStr(bob))).blocking
+    hidden = f"hidden/{team.repository}"
+    await service.add_repository(hidden)
+    unknown = pb.CheckPushRequest(repository="no/such")
+    for asked in (pb.CheckPushRequest(repository=hidden), unknown):
+        with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+            await service.peer.call(service.push.CheckPush, asked, secret=SecretStr(bob))
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
-        await service.admin_peer.call(service.push.CheckPush, pb.CheckPushRequest(repository="no/such"))
-
-
-async def test_the_secret_between_services_is_not_needed(
-    postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A git server is no part of the stack: it has a token, and the secret of the services opens nothing here."""
-    secret = SecretStr("between-the-services")
-    folder = tmp_path_factory.mktemp("guarded")
-    async with running_locks(await postgres.create_database(), folder, service_secret=secret) as service:
-        await service.add_repository("studio/film")
-        request = pb.CheckPushRequest(repository="studio/film")
-        assert not (await service.admin_peer.call(service.push.CheckPush, request)).blocking
-        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
-            await service.peer.call(PushServiceStub(service.peer.channel).CheckPush, request)
+        await service.admin_peer.call(service.push.CheckPush, unknown)
 
 
 async def test_a_push_releases_nothing_by_default(service: RunningLocks, team: Team) -> None:
@@ -309,10 +263,7 @@ async def test_a_push_releases_the_pushers_locks(service: RunningLocks, team: Te
     again = await release(service, team, team.alice_name, ["a", "b"])
     assert (list(again.locks), again.is_release_ref) == ([], True)
     assert len((await release(service, team, team.alice_name, ["c"], ref="refs/heads/rel/1")).locks) == 1
-    history = await service.admin_peer.call(
-        service.admin.ListReleasedLocks, admin.ListReleasedLocksRequest(repository=team.repository, path="a")
-    )
-    [released] = history.locks
+    [released] = await service.released(team.repository, path="a")
     assert (released.released_by, released.forced) == (team.alice_name, False)
     assert await release_on(service, team) == []
     await service.create(team.repository_id, team.alice, "a")
@@ -332,21 +283,17 @@ async def test_an_unknown_pusher_releases_nothing(service: RunningLocks, team: T
 async def test_what_a_release_refuses(service: RunningLocks, team: Team) -> None:
     """The bounds are told by their fields."""
     await release_on(service, team, MAIN)
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, "paths: "):
         await release(service, team, team.alice_name, ["a"] * (MAX_PATHS + 1))
-    assert caught.value.message.startswith("paths: ")
     for reason in ("x" * 501, "\0"):
-        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        with refused(InvalidArgument, Reason.INVALID_FIELD, "reason: "):
             await release(service, team, team.alice_name, ["a"], reason=reason)
-        assert caught.value.message.startswith("reason: ")
-    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+    with refused(InvalidArgument, Reason.INVALID_FIELD, "release_on: "):
         await release_on(service, team, "main")
-    assert caught.value.message.startswith("release_on: ")
 
 
 async def test_an_update_of_something_else_keeps_the_release_refs(service: RunningLocks, team: Team) -> None:
     """A field that a request leaves out stays."""
     await release_on(service, team, MAIN)
-    request = admin.UpdateRepositoryRequest(name=team.repository, public=True)
-    changed = (await service.admin_peer.call(service.admin.UpdateRepository, request)).repository
+    changed = await service.update_repository(team.repository, public=True)
     assert (changed.public, list(changed.release_on)) == (True, [MAIN])

@@ -8,13 +8,13 @@ from services.locks.settings import LocksSettings
 _URL = SecretStr("postgresql://towpath:hush@db/towpath")
 
 
-def _settings(**values: int) -> LocksSettings:
+def _settings(**values: object) -> LocksSettings:
     # mypy knows the fields one by one, not a dict of them.
     return LocksSettings(
         locks_listen="unix:/run/l.sock",
         storage_address="unix:/run/s.sock",
         locks_database_url=_URL,
-        **values,  # type: ignore[arg-type] # all of these are numbers
+        **values,  # type: ignore[arg-type] # each is of its own type
     )
 
 
@@ -41,6 +41,12 @@ def test_bounds(values: dict[str, int]) -> None:
     """A setting that would not fit a message, or makes no sense, must be refused at the start."""
     with pytest.raises(ValidationError):
         _settings(**values)
+
+
+def test_a_default_that_is_no_rate_is_refused() -> None:
+    """The service does not start with it."""
+    with pytest.raises(ValidationError, match="expected such as 10/s, 600/min"):
+        _settings(request_rate="600")
 
 
 def test_every_setting_is_described() -> None:
