@@ -11,6 +11,7 @@ from services.common.outbound import is_allowed
 from services.locks.webhooks.addresses import ReceiverError, parse_receiver, resolve
 
 _GLOBAL = ["93.184.215.14", "8.8.8.8", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e"]
+# Loopback, the private networks, and those of carriers and overlays.
 _PRIVATE = [
     "10.0.0.1",
     "172.16.0.1",
@@ -24,6 +25,7 @@ _PRIVATE = [
     "fc00::1",
     "fd12:3456:789a::1",
 ]
+# Metadata of clouds, link-local, multicast, reserved and unspecified addresses, and what is none.
 _NEVER = [
     "169.254.169.254",
     "169.254.0.1",
@@ -76,41 +78,26 @@ def _embedded(inner: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("address", _GLOBAL)
-def test_addresses_of_the_internet_are_allowed(address: str) -> None:
-    """Receivers are there."""
-    assert is_allowed(address, allows_private=False)
-    assert is_allowed(address, allows_private=True)
-
-
-@pytest.mark.parametrize("address", _PRIVATE)
-def test_private_addresses_are_for_hooks_that_allow_them(address: str) -> None:
-    """Loopback, the private networks, and those of carriers and overlays."""
-    assert not is_allowed(address, allows_private=False)
-    assert is_allowed(address, allows_private=True)
-
-
-@pytest.mark.parametrize("address", _NEVER)
-def test_other_addresses_are_never_allowed(address: str) -> None:
-    """Metadata of clouds, link-local, multicast, reserved and unspecified addresses, and what is none."""
-    assert not is_allowed(address, allows_private=False)
-    assert not is_allowed(address, allows_private=True)
-
-
-@pytest.mark.parametrize("address", [address for inner in _INNER for address in _embedded(inner)])
-def test_embedded_addresses_are_never_allowed(address: str) -> None:
-    """Whichever address is inside: no receiver is reached in these ways."""
-    assert not is_allowed(address, allows_private=False)
-    assert not is_allowed(address, allows_private=True)
+def _nat64(inner: str) -> str:
+    return str(ipaddress.IPv6Address(int(ipaddress.IPv6Address("64:ff9b::")) | int(ipaddress.IPv4Address(inner))))
 
 
 @pytest.mark.parametrize(
-    ("inner", "public", "private"),
-    [("8.8.8.8", True, True), ("10.0.0.1", False, True), ("127.0.0.1", False, True), ("169.254.169.254", False, False)],
+    ("address", "public", "private"),
+    [
+        *((address, True, True) for address in _GLOBAL),
+        *((address, False, True) for address in _PRIVATE),
+        *((address, False, False) for address in _NEVER),
+        # Whichever address is inside: no receiver is reached in these ways.
+        *((address, False, False) for inner in _INNER for address in _embedded(inner)),
+        # In a network without IPv4, its name server gives all receivers addresses of NAT64.
+        *((_nat64(inner), False, True) for inner in ("10.0.0.1", "127.0.0.1")),
+        (_nat64("8.8.8.8"), True, True),
+        (_nat64("169.254.169.254"), False, False),
+    ],
 )
-def test_nat64_is_as_the_address_inside(inner: str, *, public: bool, private: bool) -> None:
-    """In a network without IPv4, its name server gives all receivers such addresses."""
-    address = str(ipaddress.IPv6Address(int(ipaddress.IPv6Address("64:ff9b::")) | int(ipaddress.IPv4Address(inner))))
+def test_the_address_decides(address: str, *, public: bool, private: bool) -> None:
+    """Receivers are on the internet; private addresses are for hooks that allow them, and all others for none."""
     assert is_allowed(address, allows_private=False) is public
     assert is_allowed(address, allows_private=True) is private
 
