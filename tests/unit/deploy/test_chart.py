@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.settings import CommandSettings
-from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
-from services.locks.settings import LocksDatabaseSettings, LocksSettings
+from services.locks.settings import LocksSettings
 from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
 from tests.support.chart import (
@@ -30,18 +28,11 @@ from tests.support.chart import (
     secret_files,
 )
 from tests.support.programs import needed
+from tests.support.readers import fields, is_secret
 
 needed("helm")
 
 VOLUME, BUCKET, EVERYTHING = (CHART / "ci" / f"{name}.yaml" for name in ("volume", "bucket", "everything"))
-READERS: dict[str, tuple[type[Settings], ...]] = {
-    "migrate": (CommandSettings, LocksDatabaseSettings),
-    "facade": (FacadeSettings,),
-    "locks": (LocksSettings, CommandSettings),
-    # Whoever takes over storage has no token of an administrator: commands are given in `locks`.
-    "storage": (StorageSettings,),
-    "ssh": (SshSettings,),
-}
 # Read before the settings, and by libraries.
 OF_OTHERS = {"TOWPATH_SECRETS_DIR", "AWS_SHARED_CREDENTIALS_FILE", "AWS_REGION", "PGSSLROOTCERT"}
 # Decided by the chart, or of no use in a cluster.
@@ -62,14 +53,6 @@ def every_pod() -> Iterator[tuple[str, str, Manifest]]:
     for values in EXAMPLES:
         for component, pod in pods(rendered(values)).items():
             yield f"{values.stem}: {component}", component, pod
-
-
-def _variables(readers: tuple[type[Settings], ...]) -> set[str]:
-    return {f"TOWPATH_{name.upper()}" for reader in readers for name in reader.model_fields}
-
-
-def _is_secret(annotation: object) -> bool:
-    return "SecretStr" in str(annotation)
 
 
 def _ports(manifest: Manifest, direction: str) -> set[int]:
@@ -124,8 +107,8 @@ def test_every_variable_is_a_setting_of_its_reader() -> None:
         for container in pod["spec"]["containers"]:
             names = [each["name"] for each in container.get("env", [])]
             assert len(names) == len(set(names)), where
-            known = _variables(READERS[component]) if container["name"] != "sshd" else set()
-            assert set(names) - OF_OTHERS <= known, where
+            known = fields(component) if container["name"] != "sshd" else {}
+            assert set(names) - OF_OTHERS <= known.keys(), where
 
 
 def test_what_is_required_is_given() -> None:
@@ -136,8 +119,7 @@ def test_what_is_required_is_given() -> None:
         if component == "migrate":
             assert given >= {"TOWPATH_DATABASE_URL", "TOWPATH_DATABASE_PASSWORD", "TOWPATH_ADMIN_TOKEN"}, where
             continue
-        fields = {name: field for reader in READERS[component] for name, field in reader.model_fields.items()}
-        required = {f"TOWPATH_{name.upper()}" for name, field in fields.items() if field.is_required()}
+        required = {name for name, field in fields(component).items() if field.is_required()}
         assert required | {"TOWPATH_SERVICE_SECRET", "TOWPATH_METRICS_TOKEN"} <= given, where
 
 
@@ -146,8 +128,7 @@ def test_secrets_are_files_that_only_their_reader_has() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     for where, component, pod in every_pod():
         files = secret_files(pod)["secrets"] - {"towpath_objects_credentials"}
-        fields = {name: field for reader in READERS[component] for name, field in reader.model_fields.items()}
-        secrets = {f"towpath_{name}" for name, field in fields.items() if _is_secret(field.annotation)}
+        secrets = {name.lower() for name, field in fields(component).items() if is_secret(field)}
         assert files <= secrets, where
         assert files == set(compose[component]["secrets"]) - {"towpath_s3_credentials"}, where
         [container] = [each for each in pod["spec"]["containers"] if each["name"] == component]
@@ -369,7 +350,7 @@ def test_the_settings_of_a_service_may_be_chosen() -> None:
         ("storage", StorageSettings),
         ("ssh", SshSettings),
     ):
-        expected = {name for name, field in reader.model_fields.items() if not _is_secret(field.annotation)}
+        expected = {name for name, field in reader.model_fields.items() if not is_secret(field)}
         assert set(schema[component]["properties"]["settings"]["properties"]) == expected - NOT_CHOSEN, component
     values = environment(pods(rendered(EVERYTHING))["facade"]["spec"]["containers"][0])
     assert (values["TOWPATH_BODY_BYTES"], values["TOWPATH_REALM"]) == ("20000000", "Studio")

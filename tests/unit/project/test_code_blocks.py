@@ -14,13 +14,9 @@ from pathlib import Path
 import yaml
 from typer.core import TyperGroup
 
-from services.cache.settings import CacheSettings
 from services.cli.main import root_command
-from services.cli.settings import CommandSettings
-from services.facade.settings import FacadeSettings
-from services.locks.settings import BootstrapSettings, LocksSettings
-from services.ssh.settings import SshSettings
-from services.storage.settings import StorageSettings
+from services.locks.settings import BootstrapSettings
+from tests.support.readers import READERS, fields
 from tests.support.sources import MODULES, PAGES, ROOT, fail_with, name, text
 
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -127,16 +123,7 @@ def test_every_command_exists() -> None:
 
 
 def _settings() -> set[str]:
-    read = (
-        FacadeSettings,
-        LocksSettings,
-        StorageSettings,
-        SshSettings,
-        CacheSettings,
-        CommandSettings,
-        BootstrapSettings,
-    )
-    names = {f"TOWPATH_{field.upper()}" for settings in read for field in settings.model_fields}
+    names = set().union(*map(fields, READERS)) | {f"TOWPATH_{name.upper()}" for name in BootstrapSettings.model_fields}
     environment = (ROOT / "compose.yaml", ROOT / "Makefile", ROOT / ".env.example", *(ROOT / "deploy").glob("**/*"))
     paths = [path for path in environment if path.is_file() and path.suffix != ".svg"]
     return names | {found for path in (*paths, *MODULES) for found in re.findall(r"TOWPATH_[A-Z_]+[A-Z]", text(path))}

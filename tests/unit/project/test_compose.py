@@ -5,28 +5,12 @@ from typing import Any
 
 import yaml
 
-from services.cache.settings import CacheSettings
-from services.cli.settings import CommandSettings
-from services.common.settings import Settings
-from services.facade.settings import FacadeSettings
-from services.locks.settings import LocksDatabaseSettings, LocksSettings
-from services.ssh.settings import SshSettings
-from services.storage.settings import StorageSettings
+from tests.support.readers import READERS, fields, is_secret
 from tests.support.sources import ROOT, text
 
 COMPOSE: dict[str, Any] = yaml.safe_load(text(ROOT / "compose.yaml"))
-# Who reads what a container is given.
-READERS: dict[str, tuple[type[Settings], ...]] = {
-    # It runs the migrations of the services, with the database's URL for theirs.
-    "migrate": (CommandSettings, LocksDatabaseSettings),
-    # Whoever takes over storage has no token of an administrator: commands are given in `locks`.
-    "storage": (StorageSettings,),
-    "locks": (LocksSettings, CommandSettings),
-    "facade": (FacadeSettings,),
-    "facade-2": (FacadeSettings,),
-    "ssh": (SshSettings,),
-    "cache": (CacheSettings,),
-}
+SERVICES = {**{service: service for service in READERS}, "facade-2": "facade"}
+"""The containers of the services, and which service each is."""
 # Chosen by the operator for compose itself.
 OF_COMPOSE = {
     "TOWPATH_SECRETS",
@@ -52,20 +36,15 @@ OF_COMPOSE = {
 OF_LIBRARIES = {"AWS_SHARED_CREDENTIALS_FILE", "TOWPATH_S3_CREDENTIALS"}
 
 
-def _variables(reader: type[Settings]) -> set[str]:
-    return {f"TOWPATH_{name.upper()}" for name in reader.model_fields}
-
-
 def _environment(service: str) -> set[str]:
     return set(COMPOSE["services"][service].get("environment", {}))
 
 
 def test_every_variable_is_a_setting_of_its_reader() -> None:
     """A container is given no variable and no secret that its program does not read."""
-    for service, readers in READERS.items():
-        known = set().union(*map(_variables, readers))
-        secrets = {name.upper() for name in COMPOSE["services"][service]["secrets"]}
-        assert (_environment(service) | secrets) - OF_LIBRARIES <= known, service
+    for container, service in SERVICES.items():
+        secrets = {name.upper() for name in COMPOSE["services"][container]["secrets"]}
+        assert (_environment(container) | secrets) - OF_LIBRARIES <= fields(service).keys(), container
 
 
 def test_every_container_is_bounded() -> None:
@@ -77,25 +56,17 @@ def test_every_container_is_bounded() -> None:
 
 def test_what_is_required_is_given() -> None:
     """A service is given every setting that has no default."""
-    for service, readers in READERS.items():
-        if service == "migrate":
-            continue
-        given = _environment(service) | {name.upper() for name in COMPOSE["services"][service]["secrets"]}
-        for reader in readers:
-            required = {f"TOWPATH_{name.upper()}" for name, field in reader.model_fields.items() if field.is_required()}
-            assert required <= given, service
+    for container, service in SERVICES.items():
+        if service != "migrate":
+            given = _environment(container) | {name.upper() for name in COMPOSE["services"][container]["secrets"]}
+            assert {name for name, field in fields(service).items() if field.is_required()} <= given, container
 
 
 def test_no_secret_is_a_variable() -> None:
     """A secret in a settings model must never be passed by the environment."""
-    for service, readers in READERS.items():
-        for reader in readers:
-            secret = {
-                f"TOWPATH_{name.upper()}"
-                for name, field in reader.model_fields.items()
-                if "SecretStr" in str(field.annotation) and not name.endswith("database_url")
-            }
-            assert not secret & _environment(service), service
+    for container, service in SERVICES.items():
+        secret = {name for name, field in fields(service).items() if is_secret(field)}
+        assert not {name for name in secret if not name.endswith("DATABASE_URL")} & _environment(container), container
 
 
 def test_no_url_of_a_database_has_a_password() -> None:
@@ -110,8 +81,7 @@ def test_what_may_be_chosen_is_in_the_example() -> None:
     taken = set(re.findall(r"\$\{([A-Z_]+)", text(ROOT / "compose.yaml")))
     named = set(re.findall(r"^#?([A-Z_]+)=", text(ROOT / ".env.example"), re.MULTILINE))
     assert taken == named
-    settings = set().union(*(_variables(reader) for readers in READERS.values() for reader in readers))
-    assert taken - OF_COMPOSE <= settings
+    assert taken - OF_COMPOSE <= set().union(*map(fields, READERS))
 
 
 def test_prometheus_reads_every_service() -> None:
