@@ -1,12 +1,10 @@
-"""Rates of requests over three facades, on one lock service and on two: a rate holds whatever the split of the load.
+"""Rates of requests over three facades, on one lock service and on two: each holds for all of them together.
 
-Loads at real speed are drills; tests/unit/facade/clients/test_rate_leases.py has them in virtual time.
+Loads that go on are in tests/unit/facade/clients/test_rate_leases.py, in virtual time.
 """
 
 import asyncio
 import itertools
-import random
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,9 +32,7 @@ FACADES = 3
 SLOW = 10
 """Requests per hour: none is added during a test, so that all that pass are those of the burst."""
 BURST = 10
-PER_SECOND = 20
-FAST = PER_SECOND * 3600
-TAKE_RATE = "/towpath.access.v1.AccessService/TakeRate"
+FAST = 20 * 3600
 
 
 @dataclass
@@ -100,10 +96,6 @@ async def _statuses(clients: Sequence[Client]) -> Counter[int]:
     return Counter(answer.status_code for answer in answers)
 
 
-async def _check_locks(client: Client) -> int:
-    return (await client.post("locks/verify")).status_code
-
-
 async def test_a_rate_is_shared_by_all_facades(inner: Inner, facades: Sequence[RunningFacade]) -> None:
     """Of many requests at once, at all facades, those of the burst pass, and the others learn when to come again."""
     site = await _new_site(inner, facades, per_hour=SLOW)
@@ -114,111 +106,6 @@ async def test_a_rate_is_shared_by_all_facades(inner: Inner, facades: Sequence[R
             check_error(refused, 429)
             assert refused.json()["message"] == "too many requests: your user may make 10/h; try again in 300 s"
             assert refused.headers["Retry-After"] == "300"
-
-
-@dataclass
-class Load:
-    """Requests that 24 connections make for some seconds, each the next one as soon as it has its answer.
-
-    `passes` are the moments of those that passed, `refusals` of those that did not.
-    """
-
-    passes: list[float]
-    refusals: list[float]
-    seconds: float
-
-    @property
-    def is_over_the_rate(self) -> bool:
-        """True unless a busy machine kept requests back: all passed, or none was made for as long as a burst lasts."""
-        moments = sorted(self.passes + self.refusals)
-        return bool(self.refusals) and all(later - earlier < 2 for earlier, later in itertools.pairwise(moments))
-
-
-async def _load(site: Site, split: Sequence[int], seconds: float) -> Load:
-    """Make a load with as many connections to each facade as `split` says."""
-    passes: list[float] = []
-    refusals: list[float] = []
-
-    async def one(client: Client, until: float) -> None:
-        while time.monotonic() < until:
-            status = (await client.locks()).status_code
-            assert status in (200, 429)
-            if status == 200:
-                passes.append(time.monotonic())
-            else:
-                refusals.append(time.monotonic())
-                await asyncio.sleep(0.05)
-
-    async with site.clients() as clients:
-        loads = [client for client, share in zip(clients, split, strict=True) for _ in range(share)]
-        # Connections and sign-ins take part of a second, in which nothing is taken; a check of locks is not counted.
-        assert Counter(await asyncio.gather(*map(_check_locks, loads))) == {200: len(loads)}
-        began = time.monotonic()
-        await asyncio.gather(*(one(client, began + seconds) for client in loads))
-        return Load(passes, refusals, time.monotonic() - began)
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("split", [(8, 8, 8), (20, 2, 2), (24, 0, 0)], ids=["even", "uneven", "one"])
-async def test_a_load_over_the_rate_gets_all_of_it_and_no_more(
-    inner: Inner, facades: Sequence[RunningFacade], split: Sequence[int]
-) -> None:
-    """Within 5 % of the rate and the burst: what is refused costs nothing, and no facade has a share of its own."""
-    seconds = 4.0
-    for _ in range(5):
-        site = await _new_site(inner, facades, per_hour=FAST)
-        load = await _load(site, split, seconds)
-        burst, leased = 2 * PER_SECOND, PER_SECOND // 2
-        assert len(load.passes) <= burst + leased + PER_SECOND * load.seconds
-        if load.is_over_the_rate:
-            break
-    assert load.is_over_the_rate
-    # A request that is late is made up for, and one that is lost never is: so it is missing at every later moment.
-    latest = list(enumerate((at - load.passes[0] for at in load.passes), start=1))[len(load.passes) // 2 :]
-    missing = min(burst + PER_SECOND * elapsed - number for number, elapsed in latest)
-    assert missing <= 0.05 * (burst + PER_SECOND * seconds)
-    assert latest[-1][1] > seconds / 2
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("split", ["in turn", "at random", "one"])
-async def test_an_even_load_within_the_rate_passes(inner: Inner, facades: Sequence[RunningFacade], split: str) -> None:
-    """98 % of the rate, for longer than the burst lasts: none is refused, wherever the requests arrive."""
-    site = await _new_site(inner, facades, per_hour=FAST)
-    dice = random.Random(7)  # noqa: S311 - no secret
-    async with site.clients() as clients:
-        began = time.monotonic()
-
-        async def one(number: int) -> int:
-            await asyncio.sleep(max(0.0, began + number / (0.98 * PER_SECOND) - time.monotonic()))
-            at = {"in turn": number % FACADES, "at random": dice.randrange(FACADES), "one": 0}[split]
-            return (await clients[at].locks()).status_code
-
-        assert Counter(await asyncio.gather(*map(one, range(6 * PER_SECOND)))) == {200: 6 * PER_SECOND}
-
-
-@pytest.mark.drill
-async def test_requests_share_calls(inner: Inner, facades: Sequence[RunningFacade]) -> None:
-    """The lock service is asked for many requests together, and not again while a refusal counts."""
-    site = await _new_site(inner, facades, per_hour=3_600_000)
-    async with site.clients() as clients:
-        before = _calls()
-        for _ in range(20):
-            assert await _statuses(clients[:1] * 10) == {200: 10}
-        assert 1 <= _calls() - before <= 50
-        await site.limit(SLOW)
-        await until(partial(_is_refused, clients[1]), "the lower limit counts")
-        before = _calls()
-        assert await _statuses(clients[1:2] * 100) == {429: 100}
-        assert _calls() == before
-
-
-def _calls() -> float:
-    return REGISTRY.get_sample_value("towpath_grpc_request_seconds_count", {"method": TAKE_RATE}) or 0.0
-
-
-async def _is_refused(client: Client) -> bool:
-    return (await client.locks()).status_code == 429
 
 
 async def test_a_token_has_a_rate_beside_its_user(inner: Inner, facades: Sequence[RunningFacade]) -> None:
@@ -245,6 +132,10 @@ async def test_a_limit_is_changed_at_every_facade(inner: Inner, facades: Sequenc
         await site.limit(0)
         for client in clients:
             await until(partial(_passes, client), "there is no limit")
+
+
+async def _is_refused(client: Client) -> bool:
+    return (await client.locks()).status_code == 429
 
 
 async def _passes(client: Client) -> bool:
