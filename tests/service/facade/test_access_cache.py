@@ -53,15 +53,11 @@ class Watched:
             await asyncio.wait({asyncio.create_task(self._changed.wait())}, timeout=request.wait_seconds)
         return access.WatchAccessResponse(source="one", changes=self.changes)
 
-    def change(self) -> None:
-        """Tell of one."""
+    async def change_and_be_heard(self) -> None:
+        """Tell of one, and wait until the facade knows it."""
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
-
-    async def change_and_be_heard(self) -> None:
-        """Tell of one, and wait until the facade knows it."""
-        self.change()
         await until(lambda: self._learnt == self.changes)
 
 
@@ -96,25 +92,6 @@ async def test_what_a_lock_service_of_before_says_of_a_token_is_not_kept(
 
     await until(permission_is_remembered)
     assert (await _asked_by(facade, asked, 3))["Authenticate"] == 3
-
-
-async def test_what_was_granted_is_asked_again_after_a_change(scripted: tuple[Scripted, RunningFacade]) -> None:
-    """A facade asks once more after a change of access and then caches the answer again, to stay fast."""
-    inner, facade = scripted
-    inner.reply("Authenticate", NOW)
-    watched = Watched(inner)
-    asked = _count(inner)
-
-    async def is_remembered() -> bool:
-        return not await _asked_by(facade, asked, 3)
-
-    async def is_asked() -> bool:
-        return bool(await _asked_by(facade, asked, 1))
-
-    for _ in range(3):
-        await until(is_remembered)
-        watched.change()
-        await until(is_asked)
 
 
 async def test_the_owner_of_a_forges_token_is_kept_for_its_repository_alone(

@@ -84,21 +84,6 @@ async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Plac
             assert await reader.read() == b""
 
 
-async def test_a_silent_client_is_told_408(place: Place) -> None:
-    """Nothing is kept of its upload."""
-    inner = place.inner
-    data = content("silent", 100_000)
-    before = inner.storage.files()
-    async with inner.running_facade(body_idle_seconds=0.3) as facade:
-        action = await _upload_action(place, data)
-        async with raw.connected(facade) as (reader, writer):
-            writer.write(raw.head(action, "PUT", Content_Length="100000") + data[:50_000])
-            status, headers, body = await raw.answer(reader)
-        assert (status, headers["connection"]) == (408, "close")
-        assert json.loads(body)["message"].startswith("body: ")
-    await until(lambda: inner.storage.files() == before)
-
-
 async def _drip(writer: asyncio.StreamWriter) -> None:
     """Send a byte now and then, so that there is no silence."""
     while True:
@@ -256,20 +241,6 @@ async def _refuses(facade: RunningFacade) -> bool:
         return True
 
 
-async def test_a_stop_is_bounded(place: Place) -> None:
-    """A client that sends nothing does not hold it up."""
-    inner = place.inner
-    data = content("cut off", 1_000_000)
-    async with inner.running_facade(drain_seconds=1, requests_in_flight=1) as facade:
-        action = await _upload_action(place, data)
-        async with raw.connected(facade) as (_, writer):
-            writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
-            async with place.client() as alice:
-                await until(lambda: _is_busy(alice, facade), "the upload has begun")
-            facade.stop.set()
-            await asyncio.wait_for(facade.served, STEP_SECONDS)
-
-
 class _Served(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -412,28 +383,23 @@ def _cycles() -> int:
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("target", "lines"),
     [
-        [f"X-Large: {'x' * 16_384}"],
-        [f"X-Small-{number}: x" for number in range(100)],
-        [f"Cookie: {'a=b; ' * 4_000}"],
+        ("healthz", [f"X-Large: {'x' * 16_384}"]),
+        ("healthz", [f"X-Small-{number}: x" for number in range(100)]),
+        ("healthz", [f"Cookie: {'a=b; ' * 4_000}"]),
+        ("x" * 16_384, []),
     ],
+    ids=("field", "fields", "cookie", "target"),
 )
-async def test_a_head_that_is_too_large(inner: Inner, lines: list[str]) -> None:
+async def test_a_head_that_is_too_large(inner: Inner, target: str, lines: list[str]) -> None:
     """It is refused before anything looks at it, and the connection ends."""
     async with inner.running_facade() as facade, raw.connected(facade) as (reader, writer):
-        head = "\r\n".join(["GET /healthz HTTP/1.1", "Host: localhost", *lines, "", ""])
+        head = "\r\n".join([f"GET /{target} HTTP/1.1", "Host: localhost", *lines, "", ""])
         writer.write(head.encode())
         status, headers, body = await raw.answer(reader)
         assert (status, headers["connection"]) == (431, "close")
         assert json.loads(body)["message"].startswith("the head of the request: expected at most ")
-
-
-async def test_a_target_that_is_too_large(inner: Inner) -> None:
-    """The target counts too."""
-    async with inner.running_facade() as facade, raw.connected(facade) as (reader, writer):
-        writer.write(f"GET /{'x' * 16_384} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        assert (await raw.answer(reader))[0] == 431
 
 
 @pytest.mark.parametrize(

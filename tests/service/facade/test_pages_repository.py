@@ -204,15 +204,6 @@ async def test_the_overview_tells_what_the_caller_may(place: Place, alice: Visit
     assert "You may write some refs" in _words(await bob.page(f"/{place.name}"))
 
 
-async def test_the_overview_of_a_public_repository(facade: RunningFacade, inner: Inner) -> None:
-    """Everybody may read it, without an account."""
-    place = await new_place(facade, inner, public=True)
-    async with Visitor(facade) as visitor:
-        page = _words(await visitor.page(f"/{place.name}"))
-    assert f"{place.name} public" in page
-    assert "You may read" in page
-
-
 async def test_the_overview_asks_for_the_rights_at_once(place: Place, bob: Visitor) -> None:
     """One call tells all of them, and none is refused, whatever the visitor lacks."""
 

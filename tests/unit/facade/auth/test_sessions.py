@@ -98,6 +98,13 @@ def test_what_was_sealed_by_us_in_another_form(text: str) -> None:
     assert COOKIES.session([f"__Host-towpath-session={sealed}"]) is None
 
 
+def test_a_cookie_that_was_changed_is_no_session() -> None:
+    """Nor is a part of one."""
+    good = pair(COOKIES.keep(SESSION))
+    for other in (good[:-4], *(good[:-6] + letter * 6 for letter in "AB")):
+        assert other == good or COOKIES.session([other]) is None
+
+
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: base64.urlsafe_b64encode(data).decode()))
 def test_anything_else_is_no_session(value: str) -> None:
     """And no error."""

@@ -87,7 +87,7 @@ def test_each_address_is_that_of_one_page() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("path", ["/", "/studio/film?a=%2F&b=c", "/-/history/studio/film", "/%2f%2fevil"])
+@pytest.mark.parametrize("path", ["/", "/studio/film?a=%2F&b=c", "/-/history/studio/film", "/%2f%2fevil", "/..//evil"])
 def test_paths_of_this_site(path: str) -> None:
     """They are taken as they are."""
     assert local_path(path) == path
@@ -103,9 +103,21 @@ def test_paths_of_this_site(path: str) -> None:
         "/\\evil",
         "https://evil",
         "https:evil",
+        "javascript:alert(1)",
+        "evil.example",
+        ".evil.example",
+        "@evil.example",
+        ":80@evil.example/",
         "\\evil",
+        "\\\\evil",
         "/\t/evil",
+        "/\n/evil",
         "/a\n",
+        "/a\r\nSet-Cookie: a=b",
+        "/\x00",
+        "/\u2028/evil",
+        "/日本",
+        "/\ufffd",
         "/" + "a" * 3_000,
         " /a",
     ],
