@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -88,6 +89,21 @@ async def upstream() -> AsyncIterator[ScriptedUpstream]:
         yield upstream
 
 
+@pytest.fixture
+def cache_settings() -> dict[str, Any]:
+    """The settings of `cache` beside those of each cache, which a test may give."""
+    return {}
+
+
+@pytest.fixture
+async def cache(
+    upstream: ScriptedUpstream, tmp_path: Path, cache_settings: dict[str, Any]
+) -> AsyncIterator[RunningCache]:
+    """A cache in front of the scripted upstream."""
+    async with running_cache(tmp_path, upstream.origin, **cache_settings) as cache:
+        yield cache
+
+
 class Caller:
     """Somebody with credentials of their own at a cache of a scripted upstream."""
 
@@ -134,3 +150,9 @@ async def callers() -> AsyncIterator[Callers]:
     """A function that makes callers."""
     async with AsyncExitStack() as owned:
         yield Callers(owned)
+
+
+@pytest.fixture
+def caller(cache: RunningCache, callers: Callers) -> Caller:
+    """Who may read at the cache."""
+    return callers(cache)

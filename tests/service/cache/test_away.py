@@ -12,7 +12,7 @@ import pytest
 from services.cache.settings import CacheSettings
 from services.cache.upstream import Upstream, UpstreamAway
 from tests.service.cache.conftest import Caller, Callers, Office
-from tests.support.cache import running_cache
+from tests.support.cache import RunningCache, running_cache
 from tests.support.http import MEDIA_TYPE, content, oid_of
 from tests.support.scripted_upstream import ScriptedUpstream
 from tests.support.waiting import until, until_answer
@@ -127,70 +127,71 @@ async def test_rights_end_though_it_is_away(upstream: ScriptedUpstream, callers:
         upstream.answers = {}
 
 
-async def test_a_refusal_is_remembered_at_once(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"cache_right_seconds": 0}])
+async def test_a_refusal_is_remembered_at_once(upstream: ScriptedUpstream, caller: Caller) -> None:
     """A caller who was refused since has no right left when the upstream goes away."""
     data = content("refused", 1000)
     oid = upstream.add(data)
-    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
-        caller = callers(cache)
-        assert (await caller.download(oid, 1000)).content == data
-        upstream.readers.clear()
-        assert (await caller.batch((oid, 1000))).status_code == 401
-        upstream.answers = {"/objects/batch": (502, {}, b"")}
-        assert (await caller.batch((oid, 1000))).status_code == 503
-        upstream.answers = {}
-        upstream.readers.add("reader")
-        del upstream.objects[oid]
-        assert (await caller.batch((oid, 1000))).json()["objects"][0]["error"]["code"] == 404
-        upstream.answers = {"/objects/batch": (504, {}, b"")}
-        assert (await caller.batch((oid, 1000))).status_code == 503
+    assert (await caller.download(oid, 1000)).content == data
+    upstream.readers.clear()
+    assert (await caller.batch((oid, 1000))).status_code == 401
+    upstream.answers = {"/objects/batch": (502, {}, b"")}
+    assert (await caller.batch((oid, 1000))).status_code == 503
+    upstream.answers = {}
+    upstream.readers.add("reader")
+    del upstream.objects[oid]
+    assert (await caller.batch((oid, 1000))).json()["objects"][0]["error"]["code"] == 404
+    upstream.answers = {"/objects/batch": (504, {}, b"")}
+    assert (await caller.batch((oid, 1000))).status_code == 503
 
 
-async def test_strangers_of_a_public_repository(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"cache_right_seconds": 0}])
+async def test_strangers_of_a_public_repository(
+    upstream: ScriptedUpstream, cache: RunningCache, caller: Caller
+) -> None:
     """One who is refused something odd ends no right of the others, and none of them has that of a query."""
     oid = upstream.add(b"bytes")
     upstream.readers = {""}
     headers = {"Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
     plain = {"operation": "download", "objects": [{"oid": oid, "size": 5}]}
-    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
-        http = callers(cache).http
+    http = caller.http
 
-        async def ask(body: object, query: str = "") -> int:
-            url = f"{cache.origin}/far/film/objects/batch{query}"
-            return (await http.post(url, json=body, headers=headers)).status_code
+    async def ask(body: object, query: str = "") -> int:
+        url = f"{cache.origin}/far/film/objects/batch{query}"
+        return (await http.post(url, json=body, headers=headers)).status_code
 
-        async def is_remembered() -> bool:
-            """Tell whether strangers have a right while the upstream is away."""
-            before, upstream.answers = upstream.answers, {"/objects/batch": (502, {}, b"")}
-            status = await ask(plain)
-            upstream.answers = before
-            # So that it is asked again at once.
-            await http.get(f"{cache.origin}/far/film/locks")
-            return status == 200
+    async def is_remembered() -> bool:
+        """Tell whether strangers have a right while the upstream is away."""
+        before, upstream.answers = upstream.answers, {"/objects/batch": (502, {}, b"")}
+        status = await ask(plain)
+        upstream.answers = before
+        # So that it is asked again at once.
+        await http.get(f"{cache.origin}/far/film/locks")
+        return status == 200
 
-        answer = await http.post(f"{cache.origin}/far/film/objects/batch", json=plain, headers=headers)
-        action = answer.json()["objects"][0]["actions"]["download"]
-        assert (await http.get(action["href"], headers=action["header"])).content == b"bytes"
-        await until(lambda: cache.kept == {oid}, "it is kept")
-        upstream.readers.clear()
-        for odd in (
-            {**plain, "operation": "upload"},
-            {**plain, "Operation": "upload"},
-            {**plain, "objects": [{"oid": oid, "size": 5, "Oid": oid_of(b"")}]},
-            {**plain, "objects": []},
-        ):
-            assert (await ask(odd), await is_remembered()) == (401, True), odd
-        upstream.answers = {"?private_token=x": (401, {}, b"")}
-        assert (await ask(plain, "?private_token=x"), await is_remembered()) == (401, True)
-        for status in (403, 404):
-            upstream.answers = {"/objects/batch": (status, {}, b"")}
-            assert (await ask(plain), await is_remembered()) == (status, True)
-        entry = {"oid": oid, "size": 4, "error": {"code": 422, "message": "size: the object has 5 bytes"}}
-        said = json.dumps({"objects": [entry]}).encode()
-        upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, said)}
-        assert (await ask({**plain, "objects": [{"oid": oid, "size": 4}]}), await is_remembered()) == (200, True)
-        upstream.answers = {}
-        assert (await ask(plain), await is_remembered()) == (401, False)
+    answer = await http.post(f"{cache.origin}/far/film/objects/batch", json=plain, headers=headers)
+    action = answer.json()["objects"][0]["actions"]["download"]
+    assert (await http.get(action["href"], headers=action["header"])).content == b"bytes"
+    await until(lambda: cache.kept == {oid}, "it is kept")
+    upstream.readers.clear()
+    for odd in (
+        {**plain, "operation": "upload"},
+        {**plain, "Operation": "upload"},
+        {**plain, "objects": [{"oid": oid, "size": 5, "Oid": oid_of(b"")}]},
+        {**plain, "objects": []},
+    ):
+        assert (await ask(odd), await is_remembered()) == (401, True), odd
+    upstream.answers = {"?private_token=x": (401, {}, b"")}
+    assert (await ask(plain, "?private_token=x"), await is_remembered()) == (401, True)
+    for status in (403, 404):
+        upstream.answers = {"/objects/batch": (status, {}, b"")}
+        assert (await ask(plain), await is_remembered()) == (status, True)
+    entry = {"oid": oid, "size": 4, "error": {"code": 422, "message": "size: the object has 5 bytes"}}
+    said = json.dumps({"objects": [entry]}).encode()
+    upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, said)}
+    assert (await ask({**plain, "objects": [{"oid": oid, "size": 4}]}), await is_remembered()) == (200, True)
+    upstream.answers = {}
+    assert (await ask(plain), await is_remembered()) == (401, False)
 
 
 async def test_what_one_client_may_cause(upstream: ScriptedUpstream, tmp_path: Path) -> None:
@@ -226,36 +227,33 @@ async def test_what_one_client_may_cause(upstream: ScriptedUpstream, tmp_path: P
     assert await is_away_after(other, "PUT", "/store/x", sent()), "nobody listens any more"
 
 
+@pytest.mark.parametrize("cache_settings", [{"cache_right_seconds": 0}])
 async def test_a_store_that_is_away_takes_nothing_else_along(
-    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+    upstream: ScriptedUpstream, cache: RunningCache, caller: Caller
 ) -> None:
     """An outage of the host of objects alone: downloads of absent ones fail, and batches go on."""
     data = content("store", 1000)
     oid = upstream.add(data)
     upstream.store_origin = "http://127.0.0.1:9"
-    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
-        caller = callers(cache)
-        answer = await caller.download(oid, 1000)
-        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
-        assert (await caller.http.get(f"{cache.origin}/readyz")).json()["services"] == {"upstream": "serving"}
-        upstream.store_origin = ""
-        assert (await caller.download(oid, 1000)).content == data
+    answer = await caller.download(oid, 1000)
+    assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+    assert (await caller.http.get(f"{cache.origin}/readyz")).json()["services"] == {"upstream": "serving"}
+    upstream.store_origin = ""
+    assert (await caller.download(oid, 1000)).content == data
 
 
 async def test_an_evicted_object_is_asked_for_again(
-    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+    upstream: ScriptedUpstream, cache: RunningCache, caller: Caller
 ) -> None:
     """An action that was made from memory has none of the upstream: its client is told to ask again, and gets it."""
     data = content("evicted", 1000)
     oid = upstream.add(data)
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        caller = callers(cache)
-        assert (await caller.download(oid, 1000)).content == data
-        await until(lambda: cache.kept == {oid}, "it is kept")
-        remembered = await caller.action(oid, 1000)
-        assert len(upstream.batches) == 1
-        cache.path(oid).unlink()
-        lost = await caller.http.get(remembered.href, headers=remembered.header)
-        assert (lost.status_code, "retry-after" in lost.headers) == (503, True)
-        assert (await caller.download(oid, 1000)).content == data
-        assert len(upstream.batches) == 2
+    assert (await caller.download(oid, 1000)).content == data
+    await until(lambda: cache.kept == {oid}, "it is kept")
+    remembered = await caller.action(oid, 1000)
+    assert len(upstream.batches) == 1
+    cache.path(oid).unlink()
+    lost = await caller.http.get(remembered.href, headers=remembered.header)
+    assert (lost.status_code, "retry-after" in lost.headers) == (503, True)
+    assert (await caller.download(oid, 1000)).content == data
+    assert len(upstream.batches) == 2

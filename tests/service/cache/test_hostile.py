@@ -11,8 +11,8 @@ from services.cache.settings import CacheSettings
 from services.cache.tokens import Grant, Tokens
 from services.cache.upstream import Upstream
 from services.facade.auth.action_tokens import Operation
-from tests.service.cache.conftest import Callers
-from tests.support.cache import running_cache
+from tests.service.cache.conftest import Caller, Callers
+from tests.support.cache import RunningCache, running_cache
 from tests.support.http import MEDIA_TYPE, content, oid_of
 from tests.support.scripted_upstream import ScriptedUpstream
 from tests.support.streams import end
@@ -39,6 +39,8 @@ ODD_PATHS = [
 ]
 ODD_LOCKS = ["/far/../film/locks/verify", "/far/%2e%2e/locks", "/far//film/locks/verify", "/far/film/locks/../unlock"]
 
+KEY = "a key of caches in these tests, and none other"
+
 
 async def _raw(origin: str, request: bytes) -> bytes:
     host, _, port = origin.partition("://")[2].partition(":")
@@ -53,14 +55,13 @@ async def _raw(origin: str, request: bytes) -> bytes:
         await end([writer])
 
 
-async def test_odd_addresses_do_not_reach_the_upstream(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+async def test_odd_addresses_do_not_reach_the_upstream(upstream: ScriptedUpstream, cache: RunningCache) -> None:
     """They are answered here: 404, and for locks 403, as 404 would switch locking off in a clone."""
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        for path in [*ODD_PATHS, *ODD_LOCKS]:
-            head = f"POST {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
-            answer = await _raw(cache.origin, head)
-            status = b"403" if path in ODD_LOCKS else b"404"
-            assert answer.startswith(b"HTTP/1.1 " + status), (path, answer[:100])
+    for path in [*ODD_PATHS, *ODD_LOCKS]:
+        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
+        answer = await _raw(cache.origin, head)
+        status = b"403" if path in ODD_LOCKS else b"404"
+        assert answer.startswith(b"HTTP/1.1 " + status), (path, answer[:100])
     assert upstream.seen == []
 
 
@@ -82,208 +83,195 @@ async def test_addresses_reach_the_upstream_as_they_are(
             assert answer.json() == {"target": expected}
 
 
-async def test_bytes_that_are_no_ascii(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+async def test_bytes_that_are_no_ascii(upstream: ScriptedUpstream, cache: RunningCache, caller: Caller) -> None:
     """In a credential they pass as they are, and in a query encoded; in an action they are left to the client."""
     oid = upstream.add(b"bytes")
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        http = callers(cache).http
-        answer = await http.post(
-            f"{cache.origin}/far/film/objects/batch",
-            json={"operation": "download", "objects": [{"oid": oid, "size": 5}]},
-            headers={b"Authorization": "Basic é".encode("latin-1"), b"Content-Type": MEDIA_TYPE.encode()},
-        )
-        assert answer.status_code == 401
-        assert upstream.seen[-1].headers["authorization"] == "Basic é"
-        raw = await _raw(
-            cache.origin, b"GET /far/film/locks?path=\xff#x HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
-        )
-        assert b" 500 " not in raw[:20]
-        for header in ({"X-Odd": "a\r\nX-Other: b"}, {"X Odd": "a"}, {"X-Odd": "é"}):
-            upstream.action_fields = {"header": header}
-            [entry] = (await callers(cache).batch((oid, 5))).json()["objects"]
-            assert entry["actions"]["download"]["href"].startswith(upstream.origin)
+    http = caller.http
+    answer = await http.post(
+        f"{cache.origin}/far/film/objects/batch",
+        json={"operation": "download", "objects": [{"oid": oid, "size": 5}]},
+        headers={b"Authorization": "Basic é".encode("latin-1"), b"Content-Type": MEDIA_TYPE.encode()},
+    )
+    assert answer.status_code == 401
+    assert upstream.seen[-1].headers["authorization"] == "Basic é"
+    raw = await _raw(
+        cache.origin, b"GET /far/film/locks?path=\xff#x HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    )
+    assert b" 500 " not in raw[:20]
+    for header in ({"X-Odd": "a\r\nX-Other: b"}, {"X Odd": "a"}, {"X-Odd": "é"}):
+        upstream.action_fields = {"header": header}
+        [entry] = (await caller.batch((oid, 5))).json()["objects"]
+        assert entry["actions"]["download"]["href"].startswith(upstream.origin)
 
 
-async def test_headers_that_cannot_be_sent(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"cache_right_seconds": 0}])
+async def test_headers_that_cannot_be_sent(upstream: ScriptedUpstream, cache: RunningCache, caller: Caller) -> None:
     """They tell nothing of the upstream, so that no remembered right serves somebody whose access has ended."""
     oid = upstream.add(b"bytes")
 
-    async with running_cache(tmp_path, upstream.origin, cache_right_seconds=0) as cache:
-        caller = callers(cache)
+    async def answer(path: str, header: bytes, body: bytes = b"{}") -> bytes:
+        head = f"POST /far/film/{path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n".encode()
+        return await _raw(cache.origin, head + header + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
-        async def answer(path: str, header: bytes, body: bytes = b"{}") -> bytes:
-            head = f"POST /far/film/{path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n".encode()
-            return await _raw(cache.origin, head + header + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    async def is_serving() -> bool:
+        ready = (await caller.http.get(f"{cache.origin}/readyz")).json()
+        return bool(ready["services"] == {"upstream": "serving"})
 
-        async def is_serving() -> bool:
-            ready = (await caller.http.get(f"{cache.origin}/readyz")).json()
-            return bool(ready["services"] == {"upstream": "serving"})
-
-        assert (await caller.download(oid, 5)).content == b"bytes"
-        upstream.readers.clear()
-        asked = json.dumps({"operation": "download", "objects": [{"oid": oid, "size": 5}]}).encode()
-        assert (await answer("objects/batch", b"Authorization: reader \t", asked)).startswith(b"HTTP/1.1 401")
-        assert upstream.seen[-1].headers["authorization"] == "reader"
-        assert (await answer("locks", b"User-Agent: odd ")).startswith(b"HTTP/1.1 200")
-        for path in ("objects/batch", "locks"):
-            for odd in (b"a\x0bb", b"a\r\n b", b"a\0b"):
-                assert (await answer(path, b"User-Agent: " + odd)).startswith(b"HTTP/1.1 400")
-        assert await is_serving()
-        # Those of an action are the upstream's own fault, and not its end.
-        upstream.readers.add("reader")
-        upstream.action_fields = {"header": {"Content-Length": "x"}}
-        other = upstream.add(b"other")
-        assert (await caller.download(other, 5)).status_code == 502
-        assert await is_serving()
+    assert (await caller.download(oid, 5)).content == b"bytes"
+    upstream.readers.clear()
+    asked = json.dumps({"operation": "download", "objects": [{"oid": oid, "size": 5}]}).encode()
+    assert (await answer("objects/batch", b"Authorization: reader \t", asked)).startswith(b"HTTP/1.1 401")
+    assert upstream.seen[-1].headers["authorization"] == "reader"
+    assert (await answer("locks", b"User-Agent: odd ")).startswith(b"HTTP/1.1 200")
+    for path in ("objects/batch", "locks"):
+        for odd in (b"a\x0bb", b"a\r\n b", b"a\0b"):
+            assert (await answer(path, b"User-Agent: " + odd)).startswith(b"HTTP/1.1 400")
+    assert await is_serving()
+    # Those of an action are the upstream's own fault, and not its end.
+    upstream.readers.add("reader")
+    upstream.action_fields = {"header": {"Content-Length": "x"}}
+    other = upstream.add(b"other")
+    assert (await caller.download(other, 5)).status_code == 502
+    assert await is_serving()
 
 
-async def test_methods(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+async def test_methods(upstream: ScriptedUpstream, cache: RunningCache, caller: Caller) -> None:
     """Another method is refused here, with those that there are."""
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        http = callers(cache).http
-        for method, path in (("GET", "objects/batch"), ("PATCH", "locks"), ("DELETE", f"objects/{oid_of(b'')}")):
-            answer = await http.request(method, f"{cache.origin}/far/film/{path}")
-            assert (answer.status_code, "allow" in answer.headers) == (405, True)
+    http = caller.http
+    for method, path in (("GET", "objects/batch"), ("PATCH", "locks"), ("DELETE", f"objects/{oid_of(b'')}")):
+        answer = await http.request(method, f"{cache.origin}/far/film/{path}")
+        assert (answer.status_code, "allow" in answer.headers) == (405, True)
     assert upstream.seen == []
 
 
-async def test_forged_tokens(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"cache_key": KEY}])
+async def test_forged_tokens(upstream: ScriptedUpstream, caller: Caller) -> None:
     """No token but the cache's own opens anything, nor one of its own for another operation or after its time."""
     data = content("forged", 1000)
     oid = upstream.add(data)
-    key = "a key of caches in these tests, and none other"
-    async with running_cache(tmp_path, upstream.origin, cache_key=key) as cache:
-        caller = callers(cache)
-        action = await caller.action(oid, 1000)
-        [(name, token)] = action.header.items()
+    action = await caller.action(oid, 1000)
+    [(name, token)] = action.header.items()
 
-        def sealed(with_key: str, operation: Operation = Operation.DOWNLOAD, expires_at: int = 2**40) -> str:
-            return Tokens(with_key).seal(
-                Grant(operation, "/far/film", oid, 1000, expires_at, b"", f"{upstream.origin}/store/{oid}")
-            )
+    def sealed(with_key: str, operation: Operation = Operation.DOWNLOAD, expires_at: int = 2**40) -> str:
+        return Tokens(with_key).seal(
+            Grant(operation, "/far/film", oid, 1000, expires_at, b"", f"{upstream.origin}/store/{oid}")
+        )
 
-        middle = len(token) // 2
-        changed = token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :]
-        forged = [
-            "",
-            "x",
-            "=" * 100,
-            "é",
-            token[:-4],
-            token[4:],
-            changed,
-            sealed("another key, which nobody here has told"),
-            sealed(key, Operation.UPLOAD),
-            sealed(key, expires_at=1),
-            "x," * 5000,
-        ]
-        for wrong in forged:
-            answer = await caller.http.get(action.href, headers={name.encode(): wrong.encode()})
-            assert answer.status_code == 403, wrong[:80]
-        assert upstream.downloads(oid) == []
-        assert (await caller.http.get(action.href, headers={name: sealed(key)})).content == data
+    middle = len(token) // 2
+    changed = token[:middle] + ("A" if token[middle] != "A" else "B") + token[middle + 1 :]
+    forged = [
+        "",
+        "x",
+        "=" * 100,
+        "é",
+        token[:-4],
+        token[4:],
+        changed,
+        sealed("another key, which nobody here has told"),
+        sealed(KEY, Operation.UPLOAD),
+        sealed(KEY, expires_at=1),
+        "x," * 5000,
+    ]
+    for wrong in forged:
+        answer = await caller.http.get(action.href, headers={name.encode(): wrong.encode()})
+        assert answer.status_code == 403, wrong[:80]
+    assert upstream.downloads(oid) == []
+    assert (await caller.http.get(action.href, headers={name: sealed(KEY)})).content == data
 
 
-async def test_long_and_slow_requests(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"head_seconds": 1, "json_body_seconds": 1, "body_bytes": 10_000}])
+async def test_long_and_slow_requests(upstream: ScriptedUpstream, cache: RunningCache, caller: Caller) -> None:
     """Bodies are bounded in bytes and time, heads in both, and the upstream gets none of them."""
-    async with running_cache(
-        tmp_path, upstream.origin, head_seconds=1, json_body_seconds=1, body_bytes=10_000
-    ) as cache:
-        http = callers(cache).http
-        headers = {"Content-Type": MEDIA_TYPE}
-        for path in ("objects/batch", "locks", "locks/verify"):
-            url = f"{cache.origin}/far/film/{path}"
-            assert (await http.post(url, content=b"x" * 10_001, headers=headers)).status_code == 413
-        late = await _raw(cache.origin, b"POST /far/film/locks HTTP/1.1\r\nHost: here\r\n")
-        assert late.startswith(b"HTTP/1.1 408")
-        stalled = await _raw(
-            cache.origin,
-            b"POST /far/film/locks HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 100\r\n\r\nhalf",
-        )
-        assert stalled.startswith(b"HTTP/1.1 408")
-        long = await _raw(
-            cache.origin, b"GET /far/film/locks HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 70_000 + b"\r\n\r\n"
-        )
-        assert long[:12] in (b"HTTP/1.1 431", b"")
+    http = caller.http
+    headers = {"Content-Type": MEDIA_TYPE}
+    for path in ("objects/batch", "locks", "locks/verify"):
+        url = f"{cache.origin}/far/film/{path}"
+        assert (await http.post(url, content=b"x" * 10_001, headers=headers)).status_code == 413
+    late = await _raw(cache.origin, b"POST /far/film/locks HTTP/1.1\r\nHost: here\r\n")
+    assert late.startswith(b"HTTP/1.1 408")
+    stalled = await _raw(
+        cache.origin,
+        b"POST /far/film/locks HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 100\r\n\r\nhalf",
+    )
+    assert stalled.startswith(b"HTTP/1.1 408")
+    long = await _raw(cache.origin, b"GET /far/film/locks HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 70_000 + b"\r\n\r\n")
+    assert long[:12] in (b"HTTP/1.1 431", b"")
     assert upstream.seen == []
 
 
-async def test_bodies_have_the_bounds_of_a_server(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"batch_objects": 3}])
+async def test_bodies_have_the_bounds_of_a_server(upstream: ScriptedUpstream, caller: Caller) -> None:
     """Nobody makes the cache read or decode more than a Towpath would; the upstream gets none of it."""
-    async with running_cache(tmp_path, upstream.origin, batch_objects=3) as cache:
-        caller = callers(cache)
-        for path, most in (
-            ("objects/batch", 3 * 160 + 65_536),
-            ("locks", 32_768),
-            ("locks/verify", 32_768),
-            ("locks/batch/lock", 1_048_576),
-        ):
-            for more, status in ((1, 413), (0, 401 if path == "objects/batch" else 200)):
-                body = b"{}" + b" " * (most - 2 + more)
-                answer = await caller.http.post(f"{caller.base_url}/{path}", content=body)
-                assert answer.status_code == status, (path, more)
-        upstream.seen.clear()
-        answer = await caller.batch(*[(oid_of(b""), 0)] * 4)
-        assert (answer.status_code, "lfs.transfer.batchSize" in answer.text) == (413, True)
-        assert upstream.seen == []
-        assert (await caller.batch(*[(oid_of(b""), 0)] * 3)).status_code == 200
+    for path, most in (
+        ("objects/batch", 3 * 160 + 65_536),
+        ("locks", 32_768),
+        ("locks/verify", 32_768),
+        ("locks/batch/lock", 1_048_576),
+    ):
+        for more, status in ((1, 413), (0, 401 if path == "objects/batch" else 200)):
+            body = b"{}" + b" " * (most - 2 + more)
+            answer = await caller.http.post(f"{caller.base_url}/{path}", content=body)
+            assert answer.status_code == status, (path, more)
+    upstream.seen.clear()
+    answer = await caller.batch(*[(oid_of(b""), 0)] * 4)
+    assert (answer.status_code, "lfs.transfer.batchSize" in answer.text) == (413, True)
+    assert upstream.seen == []
+    assert (await caller.batch(*[(oid_of(b""), 0)] * 3)).status_code == 200
 
 
-async def test_no_credential_is_logged(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"log_level": "DEBUG"}])
+async def test_no_credential_is_logged(upstream: ScriptedUpstream, cache: RunningCache, callers: Callers) -> None:
     """Neither the caller's, nor the token, nor the store's header."""
     data = content("quiet", 1000)
     oid = upstream.add(data)
     upstream.readers = {"Basic c2VjcmV0OmNyZWRlbnRpYWw="}
-    async with running_cache(tmp_path, upstream.origin, log_level="DEBUG") as cache:
-        caller = callers(cache, "Basic c2VjcmV0OmNyZWRlbnRpYWw=")
-        action = await caller.action(oid, 1000)
-        upstream.answers = {f"/store/{oid}": (500, {}, b"")}
-        assert (await caller.http.get(action.href, headers=action.header)).status_code == 502
-        log = cache.log.read_text()
+    caller = callers(cache, "Basic c2VjcmV0OmNyZWRlbnRpYWw=")
+    action = await caller.action(oid, 1000)
+    upstream.answers = {f"/store/{oid}": (500, {}, b"")}
+    assert (await caller.http.get(action.href, headers=action.header)).status_code == 502
+    log = cache.log.read_text()
     assert "c2VjcmV0" not in log
     assert "what only the store may see" not in log
     assert not any(token[:40] in log for token in action.header.values())
 
 
-async def test_odd_answers_of_an_upstream(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+async def test_odd_answers_of_an_upstream(upstream: ScriptedUpstream, caller: Caller) -> None:
     """A text that is no answer of the interface passes as it is, or with the same meaning."""
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        for answer in (b"not json", b"[]", b'{"objects": 5}', b'{"objects":[5,{"oid":5}]}', b"\xff"):
-            upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, answer)}
-            passed = await callers(cache).batch((oid_of(b""), 0))
-            assert passed.status_code == 200, answer
-            assert passed.content.replace(b" ", b"") == answer.replace(b" ", b"")
-        for href in ("http://[x", "https://xn--/"):
-            entry = {"oid": oid_of(b""), "size": 0, "actions": {"download": {"href": href}}}
-            told = json.dumps({"objects": [entry]}).encode()
-            upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, told)}
-            assert (await callers(cache).batch((oid_of(b""), 0))).json() == {"objects": [entry]}
-            for status in (201, 307):
-                upstream.answers = {"/objects/batch": (status, {"Location": href}, b"")}
-                assert (await callers(cache).batch((oid_of(b""), 0))).status_code == 502
+    for answer in (b"not json", b"[]", b'{"objects": 5}', b'{"objects":[5,{"oid":5}]}', b"\xff"):
+        upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, answer)}
+        passed = await caller.batch((oid_of(b""), 0))
+        assert passed.status_code == 200, answer
+        assert passed.content.replace(b" ", b"") == answer.replace(b" ", b"")
+    for href in ("http://[x", "https://xn--/"):
+        entry = {"oid": oid_of(b""), "size": 0, "actions": {"download": {"href": href}}}
+        told = json.dumps({"objects": [entry]}).encode()
+        upstream.answers = {"/objects/batch": (200, {"Content-Type": MEDIA_TYPE}, told)}
+        assert (await caller.batch((oid_of(b""), 0))).json() == {"objects": [entry]}
+        for status in (201, 307):
+            upstream.answers = {"/objects/batch": (status, {"Location": href}, b"")}
+            assert (await caller.batch((oid_of(b""), 0))).status_code == 502
 
 
 async def test_a_redirect_of_the_upstream_leads_here(
-    upstream: ScriptedUpstream, callers: Callers, tmp_path: Path
+    upstream: ScriptedUpstream, cache: RunningCache, caller: Caller
 ) -> None:
     """A repository that was renamed at the upstream has another address at the cache, too."""
     moved = {"Location": f"{upstream.origin}/new/film/objects/batch"}
     upstream.answers = {"/far/film/objects/batch": (307, moved, b"")}
-    async with running_cache(tmp_path, upstream.origin) as cache:
-        answer = await callers(cache).batch((oid_of(b""), 0))
-        assert answer.status_code == 307
-        assert answer.headers["location"] == f"{cache.origin}/new/film/objects/batch"
+    answer = await caller.batch((oid_of(b""), 0))
+    assert answer.status_code == 307
+    assert answer.headers["location"] == f"{cache.origin}/new/film/objects/batch"
 
 
-async def test_where_an_upstream_may_lead(upstream: ScriptedUpstream, callers: Callers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_settings", [{"cache_plain_http": True}])
+async def test_where_an_upstream_may_lead(upstream: ScriptedUpstream, caller: Caller, tmp_path: Path) -> None:
     """Not to an address that no server has, even by the name of an allowed host, and from HTTPS to no HTTP."""
     oid = upstream.add(b"bytes")
     upstream.store_origin = upstream.origin.replace("127.0.0.1", "[::ffff:127.0.0.1]")
-    async with running_cache(tmp_path, upstream.origin, cache_plain_http=True) as cache:
-        assert (await callers(cache).download(oid, 5)).status_code == 502
-        assert upstream.downloads(oid) == []
-        upstream.store_origin = upstream.origin.replace("127.0.0.1", "localhost")
-        assert (await callers(cache).download(oid, 5)).content == b"bytes"
+    assert (await caller.download(oid, 5)).status_code == 502
+    assert upstream.downloads(oid) == []
+    upstream.store_origin = upstream.origin.replace("127.0.0.1", "localhost")
+    assert (await caller.download(oid, 5)).content == b"bytes"
     values = {"cache_upstream": "https://lfs.example.org", "cache_directory": tmp_path, "cache_plain_http": True}
     async with Upstream.open(CacheSettings.model_validate(values)) as secure:
         assert secure.may_reach(httpx.URL("https://store.example.org/a"))
