@@ -38,6 +38,16 @@ class Action:
     href: str
     header: dict[str, str]
 
+    async def get(self) -> httpx.Response:
+        """Perform it as a download, by a connection of its own."""
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            return await http.get(self.href, headers=self.header)
+
+    async def put(self, body: bytes) -> httpx.Response:
+        """Perform it as an upload, by a connection of its own."""
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            return await http.put(self.href, content=body, headers=self.header)
+
 
 class Client:
     """One user of one repository, with connections of its own; `ref` goes into every request that takes one."""
@@ -92,10 +102,10 @@ class Client:
         action = response.json()["objects"][0].get("actions", {}).get(operation)
         return Action(action["href"], action.get("header", {})) if action else None
 
-    async def offered(self, operation: str, oid: str, size: int) -> Action:
-        """Return the action for an object; fail where the service offers none."""
-        action = await self.action(operation, oid, size)
-        assert action is not None, f"there is no {operation} of {oid}"
+    async def offered(self, operation: str, data: bytes) -> Action:
+        """Return the action for an object of these bytes; fail where the service offers none."""
+        action = await self.action(operation, oid_of(data), len(data))
+        assert action is not None, f"no {operation} of {oid_of(data)} is offered"
         return action
 
     async def put(self, action: Action, body: bytes | AsyncIterable[bytes], size: int) -> httpx.Response:

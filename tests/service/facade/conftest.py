@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from tests.service.facade.inner_failures import Scripted, running_scripted
+from tests.service.facade.inner_failures import Running, running_scripted
 from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import Client
+from tests.support.http import MEDIA_TYPE, Action, Client, basic
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
 from tests.support.tabs import Tab
+from tests.support.waiting import STEP_SECONDS
 
 _numbers = itertools.count()
 
@@ -52,6 +54,21 @@ class Place:
     def client(self, user: str = "alice", *, ref: str | None = None) -> Client:
         """Return a client of a user."""
         return Client(self.base_url, user, self.inner.tokens[user], ref=ref)
+
+    async def action(self, operation: str, data: bytes) -> Action:
+        """Return the action by which alice uploads or downloads an object."""
+        async with self.client() as alice:
+            return await alice.offered(operation, data)
+
+    async def held(self, data: bytes) -> Action:
+        """Let storage hold an object, and return the action by which alice downloads it."""
+        await self.inner.storage.write(self.repository_id, data)
+        return await self.action("download", data)
+
+    def asked(self, path: str, user: str = "alice") -> Action:
+        """Return the address of a path below the base address, and the headers with which a user sends JSON to it."""
+        shown = {"Authorization": basic(user, self.inner.tokens[user])}
+        return Action(f"{self.base_url}/{path}", {**shown, "Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE})
 
 
 @pytest.fixture(scope="package")
@@ -96,6 +113,14 @@ async def place(facade: RunningFacade, inner: Inner) -> Place:
 
 
 @pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """Connections, as many as a test opens."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, limits=limits) as http:
+        yield http
+
+
+@pytest.fixture
 async def tab(place: Place) -> AsyncIterator[Tab]:
     """A tab in which alice, who writes, has signed in."""
     async with Tab(place.facade.origin) as tab:
@@ -111,7 +136,7 @@ async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
 
 
 @pytest.fixture
-async def scripted(tmp_path: Path) -> AsyncIterator[tuple[Scripted, RunningFacade]]:
+async def scripted(tmp_path: Path) -> AsyncIterator[Running]:
     """Services that do what the test says, and a facade in front of them that does not wait long for them."""
     async with (
         running_scripted(tmp_path) as (inner, address),

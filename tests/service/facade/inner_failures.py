@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 from google.protobuf.message import Message
@@ -16,11 +16,11 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.errors import Reason, Unimplemented
 from services.common.rpc.server import Server
-from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, ObjectLocation, Operation
 from services.facade.clients.services import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade
-from tests.support.http import Client, content, oid_of
+from tests.support.http import Action, Client, content, oid_of
 
 DATA = content("data", 100)
 OID = oid_of(DATA)
@@ -31,11 +31,13 @@ def client_of(facade: RunningFacade) -> Client:
     return Client(f"{facade.origin}/demo/assets", "alice", "token")
 
 
-def action_of(facade: RunningFacade, operation: Operation, size: int = len(DATA)) -> tuple[str, dict[str, str]]:
-    """Return the href and the header of an action on the object DATA."""
-    grant = ActionGrant(operation, "demo/assets", 1, OID, size, "alice")
+def action_of(
+    facade: RunningFacade, operation: Operation, size: int = len(DATA), place: ObjectLocation | None = None
+) -> Action:
+    """Return an action on the object DATA, which may lie at a known place."""
+    grant = ActionGrant(operation, "demo/assets", 1, OID, size, "alice", place=place)
     token = issue(ActionTokens(SecretStr(SIGNING_KEY)), grant, int(time.time()) + 60)
-    return f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"}
+    return Action(f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"})
 
 
 def check_error(response: httpx.Response, status: int) -> None:
@@ -78,6 +80,19 @@ class Scripted:
 
         self.answers[name] = answer
 
+    def record(self, name: str) -> list[Any]:
+        """Return what a call is asked from now on; it is answered as before."""
+        asked: list[Any] = []
+        answer = self.answers[name]
+
+        async def recorded(request: object) -> Message:
+            asked.append(request)
+            reply: Message = await answer(request)
+            return reply
+
+        self.answers[name] = recorded
+        return asked
+
     def __getattr__(self, name: str) -> Callable[[Any, Any], Awaitable[Message]]:
         """Return the method of this name, which looks its answer up when it is called."""
 
@@ -95,6 +110,10 @@ class Scripted:
         """Send what the answer yields."""
         async for message in self.answers["ReadObject"](request):
             yield message
+
+
+Running: TypeAlias = tuple[Scripted, RunningFacade]
+"""Services that do what a test says, and a facade in front of them."""
 
 
 @asynccontextmanager

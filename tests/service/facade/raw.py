@@ -28,6 +28,15 @@ async def connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.Stream
             await streams.end([writer])
 
 
+@asynccontextmanager
+async def downloading(facade: RunningFacade, action: Action) -> AsyncIterator[asyncio.StreamReader]:
+    """Ask for an object, and read the head of the answer and no more."""
+    async with connected(facade) as (reader, writer):
+        writer.write(head(action, "GET"))
+        await reader.readuntil(b"\r\n\r\n")
+        yield reader
+
+
 def head(action: Action, method: str, **headers: str) -> bytes:
     """Return the head of a request on an action's URL."""
     path = "/" + action.href.partition("://")[2].partition("/")[2]
@@ -47,3 +56,9 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], byt
         headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
     return int(lines[0].split()[1]), headers, body
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Make a request, and see that it is answered."""
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await answer(reader))[0] == 200

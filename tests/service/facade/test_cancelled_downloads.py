@@ -55,10 +55,9 @@ async def test_a_download_that_is_given_up_is_no_error(
         origin = plain.replace("http:", "https:") if context else plain
         await wait_ready(origin, verify=context or True)
         place = await place_at(inner, facade, origin)
-        oid = await inner.storage.write(place.repository_id, data)
+        await inner.storage.write(place.repository_id, data)
         async with Client(place.base_url, "alice", inner.tokens["alice"], verify=context or True) as alice:
-            action = await alice.action("download", oid, len(data))
-        assert action is not None
+            action = await alice.offered("download", data)
         address = place.facade.address
         counts = [1 + number * MIB // 3 for number in range(downloads)]
         # Storage reads in the threads of the loop, which these would take.

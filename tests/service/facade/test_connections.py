@@ -19,17 +19,10 @@ from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support import streams
 from tests.support.facade import RunningFacade
-from tests.support.http import MEDIA_TYPE, Action, Client, basic, content, oid_of
+from tests.support.http import MEDIA_TYPE, Action, Client, content
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
-
-
-async def _upload_action(place: Place, data: bytes) -> Action:
-    async with place.client() as alice:
-        action = await alice.action("upload", oid_of(data), len(data))
-    assert action is not None
-    return action
 
 
 async def _is_idle(client: Client, facade: RunningFacade) -> bool:
@@ -47,9 +40,7 @@ async def test_nobody_in_particular_is_refused_before_the_body(place: Place, pat
     """A caller without an account must not make the service read a body; an unknown repository answers alike."""
     action = Action(f"{place.base_url if is_known else place.facade.origin + '/no/such'}/{path}", {})
     async with raw.connected(place.facade) as (reader, writer):
-        writer.write(
-            raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length=str(10 * MIB)) + b"{"
-        )
+        writer.write(raw.head(action, "POST", Content_Type=MEDIA_TYPE, Content_Length=str(10 * MIB)) + b"{")
         status, headers, _ = await raw.answer(reader)
         assert (status, headers["connection"]) == (401, "close")
         assert "blob-authenticate" in headers
@@ -63,14 +54,14 @@ async def test_nobody_in_particular_locks_nothing_that_all_may_read(place: Place
     public = await new_place(place.facade, place.inner, public=True)
     action = Action(f"{public.base_url}/locks", {})
     async with raw.connected(place.facade) as (reader, writer):
-        writer.write(raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length="1000"))
+        writer.write(raw.head(action, "POST", Content_Type=MEDIA_TYPE, Content_Length="1000"))
         assert (await raw.answer(reader))[0] == 401
 
 
 async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Place) -> None:
     """100 Continue, or the refusal at once, and then the end."""
     data = content("expect", 100_000)
-    action = await _upload_action(place, data)
+    action = await place.action("upload", data)
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(raw.head(action, "PUT", Content_Length="100000", Expect="100-continue"))
         assert (await raw.answer(reader))[0] == 100
@@ -107,8 +98,8 @@ async def test_a_client_that_never_gets_ready_is_told_408(place: Place) -> None:
     inner = place.inner
     before = inner.storage.files()
     async with inner.running_facade(body_idle_seconds=0.5, json_body_seconds=0.5) as facade:
-        batch = raw.head(_batch(facade, place), "POST", Content_Length="1000")
-        upload = raw.head(await _upload_action(place, content("drops", 100_000)), "PUT", Content_Length="100000")
+        batch = raw.head(place.asked("objects/batch"), "POST", Content_Length="1000")
+        upload = raw.head(await place.action("upload", content("drops", 100_000)), "PUT", Content_Length="100000")
         for head in (batch, upload):
             status, headers, body = await _answer_to_drops(facade, head)
             assert (status, headers["connection"]) == (408, "close")
@@ -116,24 +107,18 @@ async def test_a_client_that_never_gets_ready_is_told_408(place: Place) -> None:
     await until(lambda: inner.storage.files() == before)
 
 
-def _batch(facade: RunningFacade, place: Place) -> Action:
-    """Return where alice asks for a batch, and with which headers."""
-    shown = {"Authorization": basic("alice", place.inner.tokens["alice"]), "Content-Type": MEDIA_TYPE}
-    return Action(f"{facade.origin}/{place.name}/objects/batch", shown)
-
-
 async def test_a_json_body_that_is_waited_for_takes_no_place(place: Place) -> None:
     """A slow sender must keep nobody out: its request is served, or told to retry, once the body is there."""
     inner = place.inner
     body = json.dumps({"operation": "download", "objects": []}).encode()
     data = content("takes the place", 1_000)
-    upload = await _upload_action(place, data)
+    upload = await place.action("upload", data)
     async with (
         inner.running_facade(requests_in_flight=1) as facade,
         Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
         raw.connected(facade) as (reader, writer),
     ):
-        head = raw.head(_batch(facade, place), "POST", Content_Length=str(len(body)), Expect="100-continue")
+        head = raw.head(place.asked("objects/batch"), "POST", Content_Length=str(len(body)), Expect="100-continue")
         for is_alone in (True, False):
             writer.write(head)
             assert (await raw.answer(reader))[0] == 100
@@ -167,37 +152,24 @@ async def test_a_refused_body_that_is_drained_takes_no_place(place: Place) -> No
 
 async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
     """It gets no more than fits on the way, and never something that looks whole."""
-    inner = place.inner
     data = content("unread", 20 * MIB)
-    oid = await inner.storage.write(place.repository_id, data)
+    action = await place.held(data)
     async with (
-        inner.running_facade(body_idle_seconds=0.5, requests_in_flight=1) as facade,
+        place.inner.running_facade(body_idle_seconds=0.5, requests_in_flight=1) as facade,
         place.client() as alice,
+        raw.downloading(facade, action) as reader,
     ):
-        action = await alice.action("download", oid, len(data))
-        assert action is not None
-        async with raw.connected(facade) as (reader, writer):
-            writer.write(raw.head(action, "GET"))
-            await reader.readuntil(b"\r\n\r\n")
-            await until(lambda: _is_idle(alice, facade), "the download is cut off")
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await reader.readexactly(len(data))
+        await until(lambda: _is_idle(alice, facade), "the download is cut off")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(len(data))
 
 
 async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
     """Storage is not read for nobody."""
-    inner = place.inner
-    data = content("left", 20 * MIB)
-    oid = await inner.storage.write(place.repository_id, data)
-    async with (
-        inner.running_facade(requests_in_flight=1) as facade,
-        place.client() as alice,
-    ):
-        action = await alice.action("download", oid, len(data))
-        assert action is not None
-        async with raw.connected(facade) as (reader, writer):
-            writer.write(raw.head(action, "GET"))
-            await reader.readuntil(b"\r\n\r\n")
+    action = await place.held(content("left", 20 * MIB))
+    async with place.inner.running_facade(requests_in_flight=1) as facade, place.client() as alice:
+        async with raw.downloading(facade, action):
+            pass
         await until(lambda: _is_idle(alice, facade), "the download ends")
 
 
@@ -220,7 +192,7 @@ async def test_a_stop_lets_what_runs_end(place: Place) -> None:
     inner = place.inner
     data = content("drained", 1_000_000)
     async with inner.running_facade(drain_seconds=LONG_SECONDS, requests_in_flight=1) as facade:
-        action = await _upload_action(place, data)
+        action = await place.action("upload", data)
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
             async with place.client() as alice:
@@ -439,18 +411,12 @@ async def test_silent_connections_end(inner: Inner) -> None:
             assert (answered == b"") if status is None else answered.startswith(b"HTTP/1.1 %d " % status)
         async with raw.connected(facade) as (reader, writer):
             for _ in range(2):
-                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert (await raw.answer(reader))[0] == 200
+                await raw.ask(reader, writer)
                 # Longer than a head may take.
                 await asyncio.sleep(0.6)
             writer.write(b"\r\n")
             async with asyncio.timeout(STEP_SECONDS):
                 assert await reader.read() == b"", "an empty line begins no second wait without end"
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert (await raw.answer(reader))[0] == 200
 
 
 async def test_idle_connections_make_room(inner: Inner) -> None:
@@ -464,12 +430,12 @@ async def test_idle_connections_make_room(inner: Inner) -> None:
             return [(await stack.enter_async_context(raw.connected(facade)))[0] for _ in range(count)]
 
         served = await stack.enter_async_context(raw.connected(facade))
-        await _ask(*served)
+        await raw.ask(*served)
         many = await silent(30)
         new = await stack.enter_async_context(raw.connected(facade))
         many += await silent(4)
         for client in (new, served):
-            await _ask(*client)
+            await raw.ask(*client)
         await until(lambda: sum(each.at_eof() or each.exception() is not None for each in many) == len(many) - (8 - 2))
 
 
@@ -481,10 +447,10 @@ async def test_the_connection_that_is_used_the_least_makes_room(inner: Inner) ->
     ):
         used = [await stack.enter_async_context(raw.connected(facade)) for _ in range(3)]
         for number in (0, 1, 2, 0):
-            await _ask(*used[number])
-        await _ask(*(await stack.enter_async_context(raw.connected(facade))))
-        await _ask(*used[0])
-        await _ask(*used[2])
+            await raw.ask(*used[number])
+        await raw.ask(*(await stack.enter_async_context(raw.connected(facade))))
+        await raw.ask(*used[0])
+        await raw.ask(*used[2])
         async with asyncio.timeout(STEP_SECONDS):
             with suppress(ConnectionError):
                 assert await used[1][0].read() == b""
@@ -497,7 +463,7 @@ async def test_busy_connections_are_not_ended_for_others(place: Place, inner: In
         inner.running_facade(connections=2) as facade,
         AsyncExitStack() as stack,
     ):
-        action = await _upload_action(place, data)
+        action = await place.action("upload", data)
         busy = [await stack.enter_async_context(raw.connected(facade)) for _ in range(2)]
         for _, writer in busy:
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:50])

@@ -1,7 +1,6 @@
 """Actions at the addresses of the store, as storage signs them; and what happens where it does not."""
 
 import time
-from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
@@ -9,14 +8,13 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError, Unavailable
 from services.facade.auth.action_tokens import Operation
-from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
+from tests.service.facade.inner_failures import DATA, OID, Running, action_of, check_error, client_of
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE
 
 URL = "https://store.example/objects/x?X-Amz-Signature=secret"
 HEADERS = {"x-amz-checksum-sha256": "c"}
 Stat = pb.BatchStatObjectsResponse.ObjectStat
-Running = tuple[Scripted, RunningFacade]
 
 
 def _held(*, held: bool) -> pb.BatchStatObjectsResponse:
@@ -32,25 +30,12 @@ def _signed(*, held: bool = True, seconds: float = 3600) -> pb.BatchStatObjectsR
     return answer
 
 
-def _asked(inner: Scripted, name: str) -> list[object]:
-    """Return what a call is asked from now on; it is answered as before."""
-    asked: list[object] = []
-    answer: Callable[[object], Awaitable[object]] = inner.answers[name]
-
-    async def recorded(request: object) -> object:
-        asked.append(request)
-        return await answer(request)
-
-    inner.answers[name] = recorded
-    return asked
-
-
 @pytest.mark.parametrize("operation", ["upload", "download"])
 async def test_actions_lead_to_the_store(scripted: Running, operation: str) -> None:
     """With its headers and its end, in one call; verify leads to the facade, with a token."""
     inner, facade = scripted
     inner.reply("BatchStatObjects", _signed(held=operation == "download", seconds=1000))
-    asked = _asked(inner, "BatchStatObjects")
+    asked = inner.record("BatchStatObjects")
     async with client_of(facade) as client:
         actions = (await client.batch(operation, (OID, len(DATA)))).json()["objects"][0]["actions"]
     action = actions[operation]
@@ -86,17 +71,17 @@ async def test_without_an_address_the_facade_relays(scripted: Running, found: pb
 
 
 async def _verify(facade: RunningFacade) -> httpx.Response:
-    href, header = action_of(facade, Operation.VERIFY)
+    action = action_of(facade, Operation.VERIFY)
     async with client_of(facade) as client:
-        body = {"oid": OID, "size": len(DATA)}
-        return await client.http.post(href, json=body, headers={**header, "Content-Type": MEDIA_TYPE})
+        body, headers = {"oid": OID, "size": len(DATA)}, {**action.header, "Content-Type": MEDIA_TYPE}
+        return await client.http.post(action.href, json=body, headers=headers)
 
 
 async def test_verify_confirms_what_is_not_held(scripted: Running) -> None:
     """Verify confirms an object only if it is not held yet, so that a held object costs no further call."""
     inner, facade = scripted
     inner.reply("ConfirmObject", pb.ConfirmObjectResponse(object=pb.Object(oid=OID, size=len(DATA))))
-    asked = _asked(inner, "ConfirmObject")
+    asked = inner.record("ConfirmObject")
     inner.reply("BatchStatObjects", _held(held=True))
     answer = await _verify(facade)
     assert (answer.status_code, answer.headers.get("Connection")) == (200, None)

@@ -29,9 +29,7 @@ async def proxied(behind: RunningFacade, inner: Inner) -> Place:
 
 async def _href(client: Client, **headers: str) -> str:
     client.http.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
-    action = await client.action("upload", oid_of(DATA), len(DATA))
-    assert action is not None
-    return action.href
+    return (await client.offered("upload", DATA)).href
 
 
 async def test_hrefs_lead_back_to_the_proxy(proxied: Place) -> None:

@@ -1,6 +1,5 @@
 """The end of a request: where it is in doubt, no byte of it is taken for another request (RFC 9112, section 6.3)."""
 
-import base64
 import json
 
 import pytest
@@ -10,38 +9,21 @@ from tests.service.facade.conftest import Place
 from tests.support.loop import settled
 
 BATCH = b'{"operation":"download","objects":[]}'
-TYPE = "application/vnd.blob+json"
 
 
-def request(
-    place: Place, path: str, body: bytes = b"", *headers: str, method: str = "POST", user: str = "alice"
-) -> bytes:
-    """Return a request of a user on a path of the repository; its headers come after the usual ones."""
-    basic = base64.b64encode(f"{user}:{place.inner.tokens[user]}".encode()).decode()
-    lines = [
-        f"{method} /{place.name}/{path} HTTP/1.1",
-        "Host: localhost",
-        f"Authorization: Basic {basic}",
-        f"Accept: {TYPE}",
-        f"Content-Type: {TYPE}",
-        *headers,
-    ]
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def sized(body: bytes) -> str:
-    """Return the header that tells the size of a body."""
-    return f"Content-Length: {len(body)}"
+def request(place: Place, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """Return a request of alice on a path of the repository; its headers come after the usual ones."""
+    return raw.head(place.asked(path), "POST", Content_Length=str(len(body)), **headers) + body
 
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "TLS/1.0", "foo/2"])
 @pytest.mark.parametrize("connection", ["Upgrade, HTTP2-Settings", "keep-alive, upgrade", "upgrade"])
 async def test_a_request_with_upgrade_keeps_its_body(place: Place, upgrade: str, connection: str) -> None:
     """No other protocol is spoken, so it is an ordinary request (RFC 9110, section 7.8); the next one is as well."""
-    headers = (f"Connection: {connection}", f"Upgrade: {upgrade}", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
+    headers = {"Connection": connection, "Upgrade": upgrade, "HTTP2-Settings": "AAMAAABkAAQAoAAAAAIAAAAA"}
     async with raw.connected(place.facade) as (reader, writer):
         for _ in range(2):
-            writer.write(request(place, "objects/batch", BATCH, sized(BATCH), *headers))
+            writer.write(request(place, "objects/batch", BATCH, **headers))
             status, _, body = await raw.answer(reader)
             assert (status, json.loads(body)["objects"]) == (200, [])
 
@@ -49,7 +31,7 @@ async def test_a_request_with_upgrade_keeps_its_body(place: Place, upgrade: str,
 @pytest.mark.parametrize("cut", [1, 40, 150, 250, 400])
 async def test_upgrade_in_pieces(place: Place, cut: int) -> None:
     """The head and the body may come in any packets."""
-    data = request(place, "objects/batch", BATCH, sized(BATCH), "Connection: upgrade", "Upgrade: h2c")
+    data = request(place, "objects/batch", BATCH, Connection="upgrade", Upgrade="h2c")
     async with raw.connected(place.facade) as (reader, writer):
         for part in (data[:cut], data[cut:-5], data[-5:]):
             writer.write(part)
@@ -63,13 +45,14 @@ async def test_a_body_after_upgrade_is_no_request(place: Place) -> None:
     """A proxy that passes `Upgrade` on gives the connection to the next client: the body must not act in its name."""
     async with place.client() as alice:
         lock = (await alice.lock("precious.psd")).json()["lock"]
-    smuggled = request(place, f"locks/{lock['id']}/unlock", b"", "Content-Length: 0")
-    attack = request(place, "locks/verify", b"", sized(smuggled), "Connection: upgrade", "Upgrade: h2c", user="bob")
+    smuggled = request(place, f"locks/{lock['id']}/unlock")
+    upgrade = {"Connection": "upgrade", "Upgrade": "h2c", "Content-Length": str(len(smuggled))}
+    attack = raw.head(place.asked("locks/verify", "bob"), "POST", **upgrade)
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(attack)
         await writer.drain()
         await settled()
-        writer.write(smuggled + request(place, "locks", method="GET"))
+        writer.write(smuggled + raw.head(place.asked("locks"), "GET"))
         first, _, _ = await raw.answer(reader)
         second, _, body = await raw.answer(reader)
     assert first >= 400, "the body is what bob sent, and that is no JSON"
@@ -88,13 +71,13 @@ async def test_connect_is_refused(place: Place) -> None:
 
 async def test_trailers_are_no_headers(place: Place) -> None:
     """Trailers after a body must not name the sender or the proxy of the request (RFC 9110, section 6.5.1)."""
-    basic = base64.b64encode(f"alice:{place.inner.tokens['alice']}".encode()).decode()
-    head = f"POST /{place.name}/objects/batch HTTP/1.1\r\nHost: x\r\nAccept: {TYPE}\r\nContent-Type: {TYPE}\r\n"
+    action = place.asked("objects/batch")
+    shown = action.header.pop("Authorization")
     chunked = b"%x\r\n%b\r\n0\r\n" % (len(BATCH), BATCH)
-    trailers = f"Authorization: Basic {basic}\r\nX-Request-Id: forged\r\n\r\n".encode()
+    trailers = f"Authorization: {shown}\r\nX-Request-Id: forged\r\n\r\n".encode()
     async with raw.connected(place.facade) as (reader, writer):
         # The trailers come before anybody can have looked at the head.
-        writer.write(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunked + trailers)
+        writer.write(raw.head(action, "POST", Transfer_Encoding="chunked") + chunked + trailers)
         status, _, body = await raw.answer(reader)
     assert status == 401
     assert json.loads(body)["request_id"] != "forged"
@@ -135,7 +118,7 @@ async def test_without_host_in_an_older_version(place: Place) -> None:
 async def test_what_follows_a_request_has_no_answer_before_it(place: Place) -> None:
     """Nonsense behind a request that is being served: its answer is the first and the last one."""
     async with raw.connected(place.facade) as (reader, writer):
-        writer.write(request(place, "objects/batch", BATCH, sized(BATCH)) + b"NONSENSE\r\n\r\n")
+        writer.write(request(place, "objects/batch", BATCH) + b"NONSENSE\r\n\r\n")
         status, _, body = await raw.answer(reader)
         assert (status, json.loads(body)["objects"]) == (200, [])
         rest = await reader.read()

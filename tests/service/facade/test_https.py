@@ -16,7 +16,7 @@ from tests.service.facade.conftest import Inner, new_place
 from tests.support import streams
 from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.facade import RunningFacade
-from tests.support.http import Client, content, oid_of
+from tests.support.http import Client, content
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 
@@ -63,8 +63,7 @@ async def test_everything_works_over_https(secure: RunningFacade, inner: Inner, 
     data = content("over https", 3_000_000)
     async with Client(place.base_url, "alice", inner.tokens["alice"], verify=_trusting(files)) as alice:
         assert (await alice.upload(data)).status_code == 200
-        action = await alice.action("download", oid_of(data), len(data))
-        assert action is not None
+        action = await alice.offered("download", data)
         assert action.href.startswith(f"{secure.origin}/{place.name}/")
         assert (await alice.http.get(action.href, headers=action.header)).content == data
 
@@ -132,17 +131,12 @@ async def test_connections_count_before_their_handshake(inner: Inner, files: Cer
             return client
 
         clients = [await served()]
-        await _ask(*clients[0])
+        await raw.ask(*clients[0])
         many = [(await stack.enter_async_context(raw.connected(facade)))[0] for _ in range(30)]
         clients.append(await served())
         for client in clients:
-            await _ask(*client)
+            await raw.ask(*client)
         await until(lambda: sum(each.at_eof() or each.exception() is not None for each in many) == len(many) - (8 - 2))
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert (await raw.answer(reader))[0] == 200
 
 
 async def test_a_handshake_is_bounded(secure: RunningFacade, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ from towpath.access.v1 import access_service_pb2 as access
 
 from services.common.errors import Reason, Unauthenticated, Unimplemented
 from services.facade.auth.action_tokens import Operation
-from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
-from tests.support.facade import RunningFacade, running_facade
+from tests.service.facade.inner_failures import DATA, OID, Running, action_of, check_error, client_of
+from tests.support.facade import running_facade
 from tests.support.loop import never
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import until
 
 
-async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted, RunningFacade]) -> None:
+async def test_a_service_that_does_not_answer_is_a_504(scripted: Running, http: httpx.AsyncClient) -> None:
     """Every call has a deadline; a service that is not there at all is a 503."""
     inner, facade = scripted
     inner.answers["BatchStatObjects"] = lambda _request: never()
@@ -22,11 +22,8 @@ async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted,
     async with running_facade("unix:/nonexistent.sock", "unix:/nonexistent.sock", rpc_seconds=0.3) as alone:
         async with client_of(alone) as client:
             check_error(await client.batch("upload", (OID, 100)), 503)
-        href, header = action_of(alone, Operation.UPLOAD)
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-            check_error(await http.put(href, content=DATA, headers=header), 503)
-            ready = await http.get(f"{alone.origin}/readyz")
-            alive = await http.get(f"{alone.origin}/healthz")
+        check_error(await action_of(alone, Operation.UPLOAD).put(DATA), 503)
+        ready, alive = [await http.get(f"{alone.origin}/{path}") for path in ("readyz", "healthz")]
     assert (ready.status_code, alive.status_code) == (503, 200)
     assert ready.json() == {
         "status": "not ready",
@@ -35,9 +32,7 @@ async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted,
 
 
 @pytest.mark.parametrize("reply", [None, access.CountFailedLoginsResponse()], ids=["not known", "lacks addresses"])
-async def test_bad_credentials_are_slowed_all_the_same(
-    scripted: tuple[Scripted, RunningFacade], reply: Message | None
-) -> None:
+async def test_bad_credentials_are_slowed_all_the_same(scripted: Running, reply: Message | None) -> None:
     """A facade counts for itself where the lock service is of the version before, and tells again and again."""
     inner, facade = scripted
     inner.fail("Authenticate", Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid"))

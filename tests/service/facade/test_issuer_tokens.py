@@ -129,7 +129,7 @@ async def test_a_revoked_token_is_good_at_no_facade(place: Place, inner: Inner, 
 
 
 @pytest.mark.usefixtures("programs")
-async def test_what_is_no_revocation(place: Place, inner: Inner, issuer: Issuer) -> None:
+async def test_what_is_no_revocation(place: Place, inner: Inner, issuer: Issuer, http: httpx.AsyncClient) -> None:
     """Malformed requests are refused by their form, and a credential that stays valid is never answered 200."""
     token = program(issuer, "refs/heads/main")
     for stays in (inner.tokens["alice"], token):
@@ -141,12 +141,11 @@ async def test_what_is_no_revocation(place: Place, inner: Inner, issuer: Issuer)
     assert (await revoke(place.facade, token="unknown")).status_code == 200
     for form, status in (({"token": ""}, 422), ({"other": "x"}, 422), ({"token": "a" * 40_000}, 413)):
         assert (await revoke(place.facade, **form)).status_code == status
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        assert (await http.post(f"{place.facade.origin}/-/revoke", json={})).status_code == 415
-        assert (await http.get(f"{place.facade.origin}/-/revoke")).status_code == 405
+    assert (await http.post(f"{place.facade.origin}/-/revoke", json={})).status_code == 415
+    assert (await http.get(f"{place.facade.origin}/-/revoke")).status_code == 405
 
 
-async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner) -> None:
+async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner, http: httpx.AsyncClient) -> None:
     """Malformed requests are refused by their form, and a token of ours gives no other."""
     refused = await exchange(facade, inner.tokens["alice"])
     assert refused.status_code == 401
@@ -154,13 +153,11 @@ async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner) -> None:
     for fields in ({"grant_type": "password"}, {"subject_token": ""}, {"subject_token_type": "x"}):
         assert (await exchange(facade, "a.b.c", **fields)).status_code == 422
     assert (await exchange(facade, "a" * 40_000)).status_code == 413
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        for body, status in ((b"grant_type=%ff", 422), (b"a=1&a=2", 422), (b"&".join([b"a=1"] * 30), 422)):
-            headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            answer = await http.post(f"{facade.origin}/-/token", content=body, headers=headers)
-            assert answer.status_code == status
-        assert (await http.post(f"{facade.origin}/-/token", json={})).status_code == 415
-        assert (await http.get(f"{facade.origin}/-/token")).status_code == 405
+    for body in (b"grant_type=%ff", b"a=1&a=2", b"&".join([b"a=1"] * 30)):
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert (await http.post(f"{facade.origin}/-/token", content=body, headers=headers)).status_code == 422
+    assert (await http.post(f"{facade.origin}/-/token", json={})).status_code == 415
+    assert (await http.get(f"{facade.origin}/-/token")).status_code == 405
 
 
 def _from(address: str) -> dict[str, str]:
@@ -212,13 +209,14 @@ async def test_bad_revocations_are_slowed(inner: Inner, place: Place, issuer: Is
         await until_answer(401, partial(asked, place.facade.origin, place, given[1]))
 
 
-async def test_where_people_sign_in(place: Place, facade: RunningFacade, issuer: Issuer) -> None:
+async def test_where_people_sign_in(
+    place: Place, facade: RunningFacade, issuer: Issuer, http: httpx.AsyncClient
+) -> None:
     """Everybody may know it: issuers with a client, and no others."""
     await add_issuer(
         place.inner.locks, issuer, f"sso-{place.repository_id}", user_claim="preferred_username", client_id="towpath"
     )
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        answer = await http.get(f"{facade.origin}/.well-known/towpath", headers={"Accept": MEDIA_TYPE})
+    answer = await http.get(f"{facade.origin}/.well-known/towpath", headers={"Accept": MEDIA_TYPE})
     assert answer.status_code == 200
     named = [entry for entry in answer.json()["issuers"] if entry["issuer"] == issuer.url]
     assert named == [{"name": f"sso-{place.repository_id}", "issuer": issuer.url, "client_id": "towpath"}]

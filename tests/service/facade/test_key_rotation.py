@@ -6,7 +6,7 @@ import httpx
 
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import running_facade
-from tests.support.http import content, oid_of
+from tests.support.http import content
 
 OLD, NEW = (f"an {age} key that signs nothing outside of this test" for age in ("old", "new"))
 STEPS = [
@@ -22,8 +22,7 @@ async def _moved(asked: Place, served: Place, data: bytes) -> list[int]:
     statuses: list[int] = []
     async with asked.client() as alice:
         for operation, method in (("upload", "PUT"), ("download", "GET")):
-            action = await alice.action(operation, oid_of(data), len(data))
-            assert action is not None
+            action = await alice.offered(operation, data)
             url = action.href.replace(asked.facade.origin, served.facade.origin)
             body = data if method == "PUT" else b""
             response: httpx.Response = await alice.http.request(method, url, headers=action.header, content=body)

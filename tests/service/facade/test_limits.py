@@ -118,22 +118,18 @@ async def test_each_endpoint_reads_as_much_as_it_needs(place: Place) -> None:
         assert await _statuses(alice, offered["href"], offered["header"], [4_096, 4_097]) == [400, 413]
 
 
-async def test_too_many_objects_are_told_before_any_is_looked_at(place: Place) -> None:
+async def test_too_many_objects_are_told_before_any_is_looked_at(place: Place, http: httpx.AsyncClient) -> None:
     """The facade checks a batch's length before its entries, so that a stranger's huge batch costs little."""
     public = await new_place(place.facade, place.inner, public=True)
     bodies: dict[int, dict[str, object]] = {
         413: {"objects": [5] * 1_001},
         422: {"objects": [{}], "transfers": ["basic"] * 65},
     }
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        for status, body in bodies.items():
-            answer = await http.post(
-                f"{public.base_url}/objects/batch",
-                json={"operation": "download", **body},
-                headers={"Content-Type": MEDIA_TYPE},
-            )
-            assert answer.status_code == status
-            assert "expected at most" in answer.json()["message"]
+    url, headers = f"{public.base_url}/objects/batch", {"Content-Type": MEDIA_TYPE}
+    for status, body in bodies.items():
+        answer = await http.post(url, json={"operation": "download", **body}, headers=headers)
+        assert answer.status_code == status
+        assert "expected at most" in answer.json()["message"]
 
 
 async def _refused(client: Client) -> httpx.Response:
@@ -160,8 +156,7 @@ async def test_too_many_requests_at_once_are_told_to_come_again(place: Place) ->
         inner.running_facade(requests_in_flight=1) as facade,
         Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
     ):
-        action = await alice.action("upload", oid_of(data), len(data))
-        assert action is not None
+        action = await alice.offered("upload", data)
         upload = asyncio.create_task(alice.put(action, slowly(), len(data)))
         await sending.wait()
         busy = await _refused(alice)
@@ -173,19 +168,12 @@ async def test_too_many_requests_at_once_are_told_to_come_again(place: Place) ->
         assert (await alice.locks()).status_code == 200
 
 
-async def test_one_client_has_a_share_of_the_places(place: Place) -> None:
+async def test_one_client_has_a_share_of_the_places(place: Place, http: httpx.AsyncClient) -> None:
     """Neither an address, whoever asks from there, nor a user, wherever from, keeps the others out."""
     inner = place.inner
     data = content("a share", 1_000)
-    async with place.client() as alice:
-        action = await alice.action("upload", oid_of(data), len(data))
-    assert action is not None
-
-    async with (
-        _slow_facade(inner, requests_per_client=1) as facade,
-        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
-        raw.connected(facade) as (reader, writer),
-    ):
+    action = await place.action("upload", data)
+    async with _slow_facade(inner, requests_per_client=1) as facade, raw.connected(facade) as (reader, writer):
 
         async def ask(user: str, address: str) -> tuple[int, str]:
             headers = {"Authorization": basic(user, inner.tokens[user]), "X-Forwarded-For": address}
@@ -209,9 +197,7 @@ async def test_the_lock_check_waits_for_its_place(place: Place, limit: str) -> N
     """As long as a client waits: after 429 git-lfs would tell its user to switch the check off (trap-44)."""
     inner = place.inner
     data = content(f"patient {limit}", 1_000)
-    async with place.client() as alice:
-        action = await alice.action("upload", oid_of(data), len(data))
-    assert action is not None
+    action = await place.action("upload", data)
     async with (
         _slow_facade(inner, **{limit: 1}) as facade,
         _slow_facade(inner, **{limit: 1}, verify_wait_seconds=0.01) as hasty,

@@ -30,14 +30,6 @@ CHANGES = 40
 GAUGES = ("towpath_lock_watches", "towpath_http_requests_in_flight")
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
-    """Connections for as many streams as a test opens."""
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=STEP_SECONDS, limits=limits, trust_env=False) as http:
-        yield http
-
-
 @asynccontextmanager
 async def place_of(facade: RunningFacade, inner: Inner) -> AsyncIterator[tuple[Place, Client]]:
     """Yield a repository of this facade, and a client of alice."""

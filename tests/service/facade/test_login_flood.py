@@ -66,14 +66,6 @@ async def _use_up(guarded: Guarded, http: httpx.AsyncClient, token: str, address
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx.AsyncClient]:
-    """A client with as many connections as it wants."""
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, limits=limits) as client:
-        yield client
-
-
-@pytest.fixture
 def failed_logins() -> str:
     """The limit of bad credentials, which a test may give another number."""
     return "1/hour"

@@ -60,15 +60,9 @@ class Site:
 
     async def action(self, data: bytes) -> Action:
         """Store an object, and return the action that downloads it when its place is told."""
-        oid = await self.storage.write(self.repository_id, data)
+        await self.storage.write(self.repository_id, data)
         async with Client(f"{self.facade.origin}/studio/film", "alice", self.token) as alice:
-
-            async def told() -> Action:
-                action = await alice.action("download", oid, len(data))
-                assert action is not None
-                return action
-
-            action = await told()
+            action = await alice.offered("download", data)
             # The first time the folder has yet to be opened, and storage to listen.
             async with asyncio.timeout(STEP_SECONDS):
                 while True:
@@ -76,7 +70,7 @@ class Site:
                     await self.get(action)
                     if _asked() == before:
                         return action
-                    action = await told()
+                    action = await alice.offered("download", data)
 
     async def get(self, action: Action, **headers: str) -> httpx.Response:
         """Download."""

@@ -10,7 +10,6 @@ from tests.service.facade.conftest import Place
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY
 from tests.support.http import MEDIA_TYPE, content, oid_of
-from tests.support.waiting import STEP_SECONDS
 
 
 def _header(place: Place, operation: Operation, oid: str, size: int) -> dict[str, str]:
@@ -19,18 +18,17 @@ def _header(place: Place, operation: Operation, oid: str, size: int) -> dict[str
     return {"Authorization": f"Bearer {token}"}
 
 
-async def test_what_is_not_held_is_404(place: Place) -> None:
+async def test_what_is_not_held_is_404(place: Place, http: httpx.AsyncClient) -> None:
     """Downloads and verifications of an object that is not held are 404, and no JSON of another type is verified."""
     oid = oid_of(b"never sent")
     url = f"{place.base_url}/objects/{oid}"
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        header = _header(place, Operation.DOWNLOAD, oid, 10)
-        assert (await http.get(url, headers=header)).status_code == 404
-        assert (await http.get(url, headers={**header, "If-None-Match": "*"})).status_code == 404
-        assert (await http.head(url, headers=header)).status_code == 404
-        for media_type, status in ((MEDIA_TYPE, 404), ("text/plain", 415)):
-            header = {**_header(place, Operation.VERIFY, oid, 10), "Content-Type": media_type}
-            assert (await http.post(url, json={"oid": oid, "size": 10}, headers=header)).status_code == status
+    header = _header(place, Operation.DOWNLOAD, oid, 10)
+    assert (await http.get(url, headers=header)).status_code == 404
+    assert (await http.get(url, headers={**header, "If-None-Match": "*"})).status_code == 404
+    assert (await http.head(url, headers=header)).status_code == 404
+    for media_type, status in ((MEDIA_TYPE, 404), ("text/plain", 415)):
+        header = {**_header(place, Operation.VERIFY, oid, 10), "Content-Type": media_type}
+        assert (await http.post(url, json={"oid": oid, "size": 10}, headers=header)).status_code == status
 
 
 async def test_conditions_of_a_download(place: Place) -> None:
@@ -39,8 +37,7 @@ async def test_conditions_of_a_download(place: Place) -> None:
     etag = f'"{oid_of(data)}"'
     async with place.client() as alice:
         await alice.upload(data)
-        action = await alice.action("download", oid_of(data), len(data))
-        assert action is not None
+        action = await alice.offered("download", data)
 
         async def get(**headers: str) -> httpx.Response:
             named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -30,10 +30,7 @@ async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path
         ):
             async with running_storage(database_url, tmp_path) as storage:
                 oid = await storage.write(repository_id, data)
-                action = await alice.action("download", oid, len(data))
-                upload = await alice.action("upload", oid_of(more), len(more))
-                assert action is not None
-                assert upload is not None
+                action, upload = await alice.offered("download", data), await alice.offered("upload", more)
                 download = alice.http.stream("GET", action.href, headers=action.header)
                 response = await download.__aenter__()
                 parts = response.aiter_raw()

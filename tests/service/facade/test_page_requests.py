@@ -14,9 +14,9 @@ from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.event_stream import next_event, open_stream
 from tests.support.facade import RunningFacade
-from tests.support.http import MEDIA_TYPE
+from tests.support.http import MEDIA_TYPE, Action
 from tests.support.tabs import HTML, SESSION, Tab, is_sign_in
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import until
 
 GIT_LFS = "application/vnd.git-lfs+json"
 PROXY = {"x_forwarded_proto": "https", "x_forwarded_host": "lfs.example.org", "x_forwarded_prefix": "/lfs"}
@@ -143,23 +143,19 @@ async def test_forms_are_bounded(place: Place, tab: Tab) -> None:
 async def test_a_slow_form_is_given_up(inner: Inner) -> None:
     """After the time that JSON bodies have, too."""
     async with inner.running_facade(json_body_seconds=0.5) as facade, raw.connected(facade) as (reader, writer):
-        lines = ["POST /-/sign-in HTTP/1.1", "Host: localhost", "Sec-Fetch-Site: same-origin", "Content-Length: 100"]
-        lines += ["Content-Type: application/x-www-form-urlencoded", "Accept: text/html", "", "token="]
-        writer.write("\r\n".join(lines).encode())
-        status, headers, _ = await raw.answer(reader)
-        assert (status, headers["content-type"]) == (408, "text/html; charset=utf-8")
+        headers = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html", "Content-Length": "100"}
+        form = Action(f"{facade.origin}/-/sign-in", {**headers, "Content-Type": "application/x-www-form-urlencoded"})
+        writer.write(raw.head(form, "POST") + b"token=")
+        status, told, _ = await raw.answer(reader)
+        assert (status, told["content-type"]) == (408, "text/html; charset=utf-8")
 
 
-async def test_watches_of_the_pages_are_bounded(inner: Inner) -> None:
+async def test_watches_of_the_pages_are_bounded(inner: Inner, http: httpx.AsyncClient) -> None:
     """Of a hundred streams of one user, a quarter of the limit is served; streams of the interface count too."""
     async with inner.running_facade(lock_watches=40) as facade, Tab(facade.origin) as tab:
         place = await new_place(facade, inner)
         await tab.sign_in(inner.tokens["alice"])
-        limits = httpx.Limits(max_connections=None)
-        async with (
-            httpx.AsyncClient(timeout=STEP_SECONDS, limits=limits, trust_env=False) as http,
-            AsyncExitStack() as streams,
-        ):
+        async with AsyncExitStack() as streams:
             interface = {"Authorization": f"Bearer {inner.tokens['alice']}"}
             kept = await streams.enter_async_context(open_stream(http, f"{place.base_url}/locks/events", interface))
             await next_event(kept)

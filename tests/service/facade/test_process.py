@@ -60,8 +60,7 @@ async def test_a_request_is_found_in_the_logs_of_all_services_and_no_secret_is(
             await wait_ready(origin)
             async with Client(f"{origin}/demo/assets", "alice", token) as alice:
                 alice.http.headers["X-Request-Id"] = "id-of-the-batch"
-                action = await alice.action("upload", oid_of(data), len(data))
-                assert action is not None
+                action = await alice.offered("upload", data)
                 alice.http.headers["X-Request-Id"] = "id-of-the-upload"
                 assert (await alice.put(action, data, len(data))).status_code == 200
                 alice.http.headers["X-Request-Id"] = "id-of-the-refusal"

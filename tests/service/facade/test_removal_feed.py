@@ -1,27 +1,25 @@
 """Answers of a facade without a call, by the removal feed of storage: downloads at known places, and verify."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
-from services.facade.auth.action_tokens import ActionGrant, ActionTokens, ObjectLocation, Operation
+from services.facade.auth.action_tokens import ObjectLocation, Operation
 from services.facade.clients import watch
 from services.facade.objects import removal_feed
-from tests.service.facade.inner_failures import DATA, OID, Scripted, running_scripted
-from tests.support.action_tokens import issue
-from tests.support.facade import SIGNING_KEY, RunningFacade, running_facade
+from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, running_scripted
+from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Action
 from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 SUFFIX = "0123456789abcdef"
+KNOWN = ObjectLocation(SUFFIX, 100, 50)
 AWAY = Unavailable(Reason.UNAVAILABLE, "the database does not answer")
 
 
@@ -35,42 +33,17 @@ async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade
         inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[str(path.relative_to(folder))]))
         inner.reply("CountReads", pb.CountReadsResponse())
         async with running_facade(address, address, rpc_seconds=2.5, shared_storage_path=folder) as facade:
-            yield inner, facade, _action(facade)
-
-
-def _action(
-    facade: RunningFacade,
-    place: ObjectLocation | None = None,
-    *,
-    operation: Operation = Operation.DOWNLOAD,
-    size: int = 100,
-) -> Action:
-    grant = ActionGrant(operation, "demo/assets", 1, OID, size, "alice", place=place or ObjectLocation(SUFFIX, 100, 50))
-    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), grant, int(time.time()) + 60)
-    return Action(f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"})
-
-
-async def _get(action: Action) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        return await http.get(action.href, headers=action.header)
+            yield inner, facade, action_of(facade, Operation.DOWNLOAD, place=KNOWN)
 
 
 async def _asks(inner: Scripted, action: Action) -> bool:
     """Download, and tell whether storage was asked where the object lies."""
-    asked = False
-    answer = inner.answers["LocateObject"]
-
-    async def locate(request: object) -> object:
-        nonlocal asked
-        asked = True
-        return await answer(request)
-
-    inner.answers["LocateObject"] = locate
+    answer, asked = inner.answers["LocateObject"], inner.record("LocateObject")
     try:
-        assert (await _get(action)).content == DATA
+        assert (await action.get()).content == DATA
     finally:
         inner.answers["LocateObject"] = answer
-    return asked
+    return bool(asked)
 
 
 async def test_an_older_storage_is_asked_each_time(tmp_path: Path) -> None:
@@ -83,7 +56,7 @@ async def test_an_older_storage_is_asked_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "asks"),
     [
-        (ObjectLocation(SUFFIX, 100, 50), False),
+        (KNOWN, False),
         (ObjectLocation(SUFFIX, 100, 49), True),
         (ObjectLocation(SUFFIX, 99, 50), True),
         (ObjectLocation("0" * 16, 100, 50), True),
@@ -97,7 +70,7 @@ async def test_which_places_are_read(tmp_path: Path, place: ObjectLocation, *, a
         told = pb.WatchRemovalsResponse(server_started=100, known_since=50)
         inner.reply("WatchRemovals", told)
         await until_answer(expected=False, ask=lambda: _asks(inner, action))
-        assert await _asks(inner, _action(facade, place)) is asks
+        assert await _asks(inner, action_of(facade, Operation.DOWNLOAD, place=place)) is asks
 
 
 async def test_an_answer_that_comes_late_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,13 +146,11 @@ class _Uploads:
 
     async def put(self) -> None:
         """Upload."""
-        action = _action(self._facade, operation=Operation.UPLOAD)
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-            assert (await http.put(action.href, headers=action.header, content=DATA)).status_code == 200
+        assert (await action_of(self._facade, Operation.UPLOAD).put(DATA)).status_code == 200
 
     async def verify(self, size: int = len(DATA)) -> int:
         """Verify, and return the status."""
-        action = _action(self._facade, operation=Operation.VERIFY, size=size)
+        action = action_of(self._facade, Operation.VERIFY, size)
         headers = {**action.header, "Content-Type": MEDIA_TYPE}
         async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             answer = await http.post(action.href, headers=headers, json={"oid": OID, "size": size})

@@ -147,8 +147,7 @@ async def test_locks_and_transfers_go_on(inner: Inner, facades: Sequence[Running
     site = await _new_site(inner, facades, per_hour=SLOW)
     data = content("rates", 1_000)
     async with site.clients() as (client, *_):
-        action = await client.action("upload", oid_of(data), len(data))
-        assert action is not None
+        action = await client.offered("upload", data)
         await _statuses([client] * 20)
         check_error(await client.batch("download", (oid_of(data), len(data))), 429)
         for path in ("locks", "locks/history", "locks/events"):

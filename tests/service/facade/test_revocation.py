@@ -26,7 +26,7 @@ from services.common.rpc.client import ServiceClient
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place
 from tests.support.facade import running_facade
-from tests.support.http import MEDIA_TYPE, Client, content, oid_of
+from tests.support.http import MEDIA_TYPE, Client, content
 from tests.support.locks import running_locks, serving_locks
 from tests.support.ports import free_ports
 from tests.support.postgres import TestPostgres, running_postgres
@@ -341,10 +341,7 @@ async def _in_progress(
         raw.connected(facade) as (reader, reading),
         raw.connected(facade) as (answer, writing),
     ):
-        download = await alice.action("download", oid, len(data))
-        upload = await alice.action("upload", oid_of(sent), len(sent))
-        assert download is not None
-        assert upload is not None
+        download, upload = await alice.offered("download", data), await alice.offered("upload", sent)
         reading.write(raw.head(download, "GET"))
         await reader.readuntil(b"\r\n\r\n")
         writing.write(raw.head(upload, "PUT", Content_Length=str(len(sent))) + sent[: raw.MIB])

@@ -44,8 +44,7 @@ class Shared:
 
     async def action(self, data: bytes) -> Action:
         """Store an object, and return the action that downloads it."""
-        oid = await self.place.inner.storage.write(self.place.repository_id, data)
-        return await _action(self.place, oid, len(data))
+        return await self.place.held(data)
 
     def open_files(self, data: bytes) -> list[str]:
         """Return which files of an object the facade has open."""
@@ -62,13 +61,6 @@ class Shared:
         oid = oid_of(data)
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if oid in line]
         return [line for line in lines if line.get("path", "").endswith(oid) and line["method"] == "GET"]
-
-
-async def _action(place: Place, oid: str, size: int) -> Action:
-    async with place.client() as alice:
-        action = await alice.action("download", oid, size)
-    assert action is not None
-    return action
 
 
 @asynccontextmanager
@@ -116,8 +108,7 @@ async def test_an_object_comes_from_the_disk(shared: Shared, size: int) -> None:
     data = content(f"shared {size}", size)
     action = await shared.action(data)
     relayed = _relayed()
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        answer = await http.get(action.href, headers=action.header)
+    answer = await action.get()
     assert answer.content == data
     assert answer.headers["content-length"] == str(size)
     await _wait_counted(shared.place, size)
@@ -128,43 +119,41 @@ async def test_an_object_comes_from_the_disk(shared: Shared, size: int) -> None:
     await until(lambda: not shared.open_files(data))
 
 
-async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
+async def test_many_at_once_come_from_the_disk(shared: Shared, http: httpx.AsyncClient) -> None:
     """Each its own bytes, and one that was removed is told to be so, whoever asks beside."""
     datas = [content(f"many {number}", 1000 + number) for number in range(24)]
     actions = [await shared.action(data) for data in datas]
     relayed = _relayed()
     await shared.place.inner.storage.delete(shared.place.repository_id, oid_of(datas[5]), reason="leaked")
     early = 0
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
 
-        async def is_removed() -> bool:
-            nonlocal early
-            answer = await http.get(actions[5].href, headers=actions[5].header)
-            early += len(datas[5]) if answer.status_code == 200 else 0
-            return answer.status_code == 410
+    async def is_removed() -> bool:
+        nonlocal early
+        answer = await http.get(actions[5].href, headers=actions[5].header)
+        early += len(datas[5]) if answer.status_code == 200 else 0
+        return answer.status_code == 410
 
-        # It may be read for a second more.
-        await until(is_removed)
-        answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
+    # It may be read for a second more.
+    await until(is_removed)
+    answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
     assert [answer.status_code for answer in answers] == [200] * 5 + [410] + [200] * 18
     assert [answer.content for answer in answers[:5] + answers[6:]] == datas[:5] + datas[6:]
     await _wait_counted(shared.place, early + sum(map(len, datas[:5] + datas[6:])))
     assert _relayed() == relayed
 
 
-async def test_ranges_come_from_the_disk(shared: Shared) -> None:
+async def test_ranges_come_from_the_disk(shared: Shared, http: httpx.AsyncClient) -> None:
     """Those bytes and no others; no more than those count as read."""
     data = content("shared ranges", 3_000_000)
     action = await shared.action(data)
     relayed = _relayed()
     wanted = 0
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        for start, end in ((0, 1), (5, 10), (1, 2_000_000), (1_500_000, 3_000_000), (2_999_999, 3_000_000)):
-            asked = {"Range": f"bytes={start}-{end - 1}"}
-            answer = await http.get(action.href, headers={**action.header, **asked})
-            assert (answer.status_code, answer.content) == (206, data[start:end])
-            assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/3000000"
-            wanted += end - start
+    for start, end in ((0, 1), (5, 10), (1, 2_000_000), (1_500_000, 3_000_000), (2_999_999, 3_000_000)):
+        asked = {"Range": f"bytes={start}-{end - 1}"}
+        answer = await http.get(action.href, headers={**action.header, **asked})
+        assert (answer.status_code, answer.content) == (206, data[start:end])
+        assert answer.headers["content-range"] == f"bytes {start}-{end - 1}/3000000"
+        wanted += end - start
     await _wait_counted(shared.place, wanted)
     assert _relayed() == relayed
 
@@ -184,12 +173,11 @@ async def test_requests_that_come_at_once_are_answered_in_order(shared: Shared) 
                 assert (await raw.answer(reader))[::2] == (200, data)
 
 
-async def test_many_at_once(shared: Shared) -> None:
+async def test_many_at_once(shared: Shared, http: httpx.AsyncClient) -> None:
     """Each gets its own bytes."""
     objects = [content(f"at once {n}", 6 * MIB + n) for n in range(8)]
     actions = [await shared.action(data) for data in objects]
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions * 2))
+    answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions * 2))
     assert [answer.content for answer in answers] == objects * 2
 
 
@@ -198,16 +186,13 @@ async def test_an_object_deleted_meanwhile_comes_whole(shared: Shared) -> None:
     data = content("deleted meanwhile", BIG)
     action = await shared.action(data)
     storage = shared.place.inner.storage
-    async with raw.connected(shared.place.facade) as (reader, writer):
-        writer.write(raw.head(action, "GET"))
-        await reader.readuntil(b"\r\n\r\n")
+    async with raw.downloading(shared.place.facade, action) as reader:
         await storage.delete(shared.place.repository_id, oid_of(data))
         await storage.purge(shared.place.repository_id, oid_of(data))
         await until(lambda: not storage.path(oid_of(data)).exists())
         assert shared.open_files(data)
         assert await reader.readexactly(len(data)) == data
-        writer.write(raw.head(action, "GET"))
-        assert (await raw.answer(reader))[0] == 410
+    assert (await action.get()).status_code == 410
     await until(lambda: not shared.open_files(data))
 
 
@@ -215,9 +200,7 @@ async def test_a_client_that_goes_away_ends_its_download(shared: Shared) -> None
     """Its file is closed, and its line tells what it was sent."""
     data = content("gone away", BIG)
     action = await shared.action(data)
-    async with raw.connected(shared.place.facade) as (reader, writer):
-        writer.write(raw.head(action, "GET"))
-        await reader.readuntil(b"\r\n\r\n")
+    async with raw.downloading(shared.place.facade, action):
         await until(lambda: bool(shared.open_files(data)))
     await until(lambda: not shared.open_files(data))
     await until(lambda: len(shared.lines(data)) == 1)
@@ -232,13 +215,9 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
     async with _shared(inner, facade, tmp_path, body_idle_seconds=1.5) as shared:
         action = await shared.action(data)
         async with (
-            raw.connected(shared.place.facade) as (slow, asking),
-            raw.connected(shared.place.facade) as (silent, other),
+            raw.downloading(shared.place.facade, action) as slow,
+            raw.downloading(shared.place.facade, action) as silent,
         ):
-            for writer in (asking, other):
-                writer.write(raw.head(action, "GET"))
-            await silent.readuntil(b"\r\n\r\n")
-            await slow.readuntil(b"\r\n\r\n")
             got = b""
             for _ in range(BIG // MIB):
                 got += await slow.readexactly(MIB)
@@ -251,21 +230,18 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
         assert "the client reads nothing" in shared.log.read_text()
 
 
-async def test_what_runs_at_a_stop_ends_well(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
+async def test_what_runs_at_a_stop_ends_well(
+    inner: Inner, facade: RunningFacade, tmp_path: Path, http: httpx.AsyncClient
+) -> None:
     """A download in the midst at SIGTERM comes whole, and then the process ends."""
     data = content("shared drain", BIG)
     async with _shared(inner, facade, tmp_path, drain_seconds=LONG_SECONDS) as shared:
         action = await shared.action(data)
         origin = shared.place.facade.origin
-        async with (
-            raw.connected(shared.place.facade) as (reader, writer),
-            httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as watching,
-        ):
-            await watching.get(f"{origin}/readyz")
-            writer.write(raw.head(action, "GET"))
-            await reader.readuntil(b"\r\n\r\n")
+        await http.get(f"{origin}/readyz")
+        async with raw.downloading(shared.place.facade, action) as reader:
             shared.process.send_signal(signal.SIGTERM)
-            await draining(watching, origin)
+            await draining(http, origin)
             assert await reader.readexactly(len(data)) == data
             assert await reader.read() == b""
         assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
@@ -276,9 +252,7 @@ async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: Run
     data = content("shared cut", BIG)
     async with _shared(inner, facade, tmp_path, drain_seconds=0.5) as shared:
         action = await shared.action(data)
-        async with raw.connected(shared.place.facade) as (reader, writer):
-            writer.write(raw.head(action, "GET"))
-            await reader.readuntil(b"\r\n\r\n")
+        async with raw.downloading(shared.place.facade, action) as reader:
             shared.process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
@@ -293,13 +267,7 @@ async def _beside(inner: Inner, folder: Path, **settings: str) -> AsyncIterator[
 
 
 async def _stored(place: Place, data: bytes) -> tuple[Action, Path]:
-    oid = await place.inner.storage.write(place.repository_id, data)
-    return await _action(place, oid, len(data)), place.inner.storage.path(oid)
-
-
-async def _get(action: Action) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        return await http.get(action.href, headers=action.header)
+    return await place.held(data), place.inner.storage.path(oid_of(data))
 
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer", "a folder"])
@@ -313,7 +281,7 @@ async def test_what_is_lost_is_told_as_storage_tells_it(inner: Inner, damage: st
             path.mkdir()
         elif damage != "missing":
             path.write_bytes(data[:-1] if damage == "shorter" else data + b"x")
-        answer = await _get(action)
+        answer = await action.get()
         check_error(answer, 502)
         assert "damaged or lost" in answer.json()["message"]
         if damage == "a folder":
@@ -327,7 +295,7 @@ async def test_another_folder_than_storage_has_costs_no_download(inner: Inner, t
         action, _ = await _stored(place, data)
         relayed = _relayed()
         for _ in range(2):
-            assert (await _get(action)).content == data
+            assert (await action.get()).content == data
         await until(lambda: _relayed() == relayed + 2)
         await _wait_counted(place, 2 * len(data))
 
@@ -350,7 +318,7 @@ async def test_a_link_is_not_followed(inner: Inner, tmp_path: Path, planted: str
         else:
             there.parent.parent.mkdir(parents=True)
             there.parent.symlink_to(outside.parent)
-        assert (await _get(action)).content == data
+        assert (await action.get()).content == data
 
 
 async def test_a_copy_of_the_folder_does(inner: Inner, tmp_path: Path) -> None:
@@ -363,7 +331,7 @@ async def test_a_copy_of_the_folder_does(inner: Inner, tmp_path: Path) -> None:
         there.parent.mkdir(parents=True)
         shutil.copy(path, there)
         relayed = _relayed()
-        assert (await _get(action)).content == data
+        assert (await action.get()).content == data
         assert _relayed() == relayed
 
 
@@ -372,9 +340,7 @@ async def test_a_file_that_is_cut_while_it_is_sent(inner: Inner) -> None:
     data = content("cut while sent", BIG)
     async with _beside(inner, inner.storage.root) as place:
         action, path = await _stored(place, data)
-        async with raw.connected(place.facade) as (reader, writer):
-            writer.write(raw.head(action, "GET"))
-            await reader.readuntil(b"\r\n\r\n")
+        async with raw.downloading(place.facade, action) as reader:
             os.truncate(path, MIB)
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(len(data))
@@ -411,7 +377,7 @@ async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade
 async def test_an_older_storage_sends_the_bytes(tmp_path: Path) -> None:
     """It does not know the call."""
     async with _scripted(tmp_path) as (_, facade):
-        assert (await _get(Action(*action_of(facade, Operation.DOWNLOAD)))).content == DATA
+        assert (await action_of(facade, Operation.DOWNLOAD).get()).content == DATA
 
 
 @pytest.mark.parametrize(
@@ -432,11 +398,11 @@ async def test_a_path_that_is_no_objects_is_not_opened(tmp_path: Path, path: str
         name.write_bytes(bytes(len(DATA)))
     async with _scripted(tmp_path) as (inner, facade):
         inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[path]))
-        assert (await _get(Action(*action_of(facade, Operation.DOWNLOAD)))).content == DATA
+        assert (await action_of(facade, Operation.DOWNLOAD).get()).content == DATA
 
 
 async def test_an_object_of_another_size_is_a_502(tmp_path: Path) -> None:
     """As from a stream: the reply breaks the contract."""
     async with _scripted(tmp_path) as (inner, facade):
         inner.reply("LocateObject", pb.LocateObjectResponse(size=1))
-        check_error(await _get(Action(*action_of(facade, Operation.DOWNLOAD))), 502)
+        check_error(await action_of(facade, Operation.DOWNLOAD).get(), 502)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 from prometheus_client import REGISTRY
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -17,7 +16,7 @@ from tests.service.facade.inner_failures import OID, action_of, check_error, run
 from tests.support.facade import running_facade
 from tests.support.http import content, oid_of
 from tests.support.loop import settled
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import until
 
 MIB = 1024**2
 
@@ -108,9 +107,7 @@ async def test_a_storage_that_is_older(tmp_path: Path) -> None:
 
         scripted.answers["WriteObject"] = write
         async with running_facade(address, address, shared_memory_path=tmp_path) as facade:
-            href, header = action_of(facade, Operation.UPLOAD, size)
-            async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-                assert (await http.put(href, content=bytes(size), headers=header)).status_code == 200
+            assert (await action_of(facade, Operation.UPLOAD, size).put(bytes(size))).status_code == 200
     assert b"".join(taken) == bytes(size)
 
 
@@ -140,8 +137,7 @@ async def test_what_storage_refuses(place: Place) -> None:
     """The client is told why, at the end and in the middle, and nothing is left."""
     data = content("refused", 5 * MIB)
     async with place.client() as alice:
-        action = await alice.action("upload", oid_of(data), len(data))
-        assert action is not None
+        action = await alice.offered("upload", data)
         check_error(await alice.put(action, bytes(len(data)), len(data)), 400)
 
         async def too_long() -> AsyncIterator[bytes]:

@@ -31,7 +31,7 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
     with facade_process(inner, tmp_path, drain_seconds=LONG_SECONDS) as (process, origin):
         await wait_ready(origin)
         place = await place_at(inner, facade, origin)
-        oid = await inner.storage.write(place.repository_id, big)
+        await inner.storage.write(place.repository_id, big)
         told = asyncio.Event()
 
         async def body() -> AsyncIterator[bytes]:
@@ -47,10 +47,7 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
         ):
             assert (await watching.get(f"{origin}/readyz")).json()["status"] == "ready"
             assert (await idle.locks()).status_code == 200
-            upload = await alice.action("upload", oid_of(sent), len(sent))
-            download = await alice.action("download", oid, len(big))
-            assert upload is not None
-            assert download is not None
+            upload, download = await alice.offered("upload", sent), await alice.offered("download", big)
             uploading = asyncio.create_task(alice.put(upload, body(), len(sent)))
             async with alice.http.stream("GET", download.href, headers=download.header) as downloading:
                 received = downloading.aiter_bytes(MIB)
@@ -83,9 +80,7 @@ async def test_what_runs_too_long_is_cut_off(inner: Inner, facade: RunningFacade
     with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
         await wait_ready(origin)
         place = await place_at(inner, facade, origin)
-        async with place.client() as alice:
-            action = await alice.action("upload", oid_of(data), len(data))
-        assert action is not None
+        action = await place.action("upload", data)
         async with raw.connected(place.facade) as (reader, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data)), Expect="100-continue"))
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -121,23 +116,22 @@ async def test_a_batch_that_is_cut_off_is_told_so(inner: Inner, tmp_path: Path) 
     assert _errors(tmp_path) == []
 
 
-async def test_a_download_that_is_cut_off_ends_at_once(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
+async def test_a_download_that_is_cut_off_ends_at_once(
+    inner: Inner, facade: RunningFacade, tmp_path: Path, http: httpx.AsyncClient
+) -> None:
     """Its head has said 200, so that only the end of the connection tells that it is not whole (trap-2)."""
     data = content("cut download", 40 * MIB)
     with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
         await wait_ready(origin)
         place = await place_at(inner, facade, origin)
-        oid = await inner.storage.write(place.repository_id, data)
-        async with place.client() as alice:
-            action = await alice.action("download", oid, len(data))
-            assert action is not None
-            async with alice.http.stream("GET", action.href, headers=action.header) as answer:
-                received = answer.aiter_bytes(MIB)
-                await anext(received)
-                process.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
-                with pytest.raises(httpx.TransportError):
-                    [part async for part in received]
+        action = await place.held(data)
+        async with http.stream("GET", action.href, headers=action.header) as answer:
+            received = answer.aiter_bytes(MIB)
+            await anext(received)
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
+            with pytest.raises(httpx.TransportError):
+                [part async for part in received]
     assert _errors(tmp_path) == []
 
 
@@ -158,11 +152,10 @@ def _errors(folder: Path) -> list[str]:
     ]
 
 
-async def test_nobody_is_waited_for_where_nothing_runs(inner: Inner, tmp_path: Path) -> None:
+async def test_nobody_is_waited_for_where_nothing_runs(inner: Inner, tmp_path: Path, http: httpx.AsyncClient) -> None:
     """An idle connection does not hold up the end until `drain_seconds`."""
     with facade_process(inner, tmp_path, drain_seconds=LONG_SECONDS) as (process, origin):
         await wait_ready(origin)
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as idle:
-            await idle.get(f"{origin}/healthz")
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
+        await http.get(f"{origin}/healthz")
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0

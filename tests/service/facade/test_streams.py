@@ -9,17 +9,15 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.facade.auth.action_tokens import Operation
-from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error
-from tests.support.facade import RunningFacade
+from tests.service.facade.inner_failures import DATA, OID, Running, action_of, check_error
 from tests.support.loop import never
-from tests.support.waiting import STEP_SECONDS
 
 
 def _header(size: int = len(DATA)) -> storage.ReadObjectResponse:
     return storage.ReadObjectResponse(header=storage.ReadObjectResponse.Header(size=size))
 
 
-async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Scripted, RunningFacade]) -> None:
+async def test_a_download_goes_on_where_storage_broke_off(scripted: Running) -> None:
     """From the byte that it had reached, and no further than its part; the client sees nothing of it."""
     inner, facade = scripted
     asked = []
@@ -32,15 +30,13 @@ async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Script
             raise Unavailable(Reason.UNAVAILABLE, "away")
 
     inner.answers["ReadObject"] = read
-    href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        response = await http.get(href, headers=header)
+    response = await action_of(facade, Operation.DOWNLOAD).get()
     assert response.content == DATA
     assert asked == [(0, 100), (30, 70), (60, 40), (90, 10)]
 
 
 @pytest.mark.parametrize("fault", ["fails", "ends", "stalls", "sends too much"])
-async def test_a_download_that_cannot_go_on_is_cut(scripted: tuple[Scripted, RunningFacade], fault: str) -> None:
+async def test_a_download_that_cannot_go_on_is_cut(scripted: Running, fault: str) -> None:
     """The client sees a broken connection, never a short body that looks whole (trap-2)."""
     inner, facade = scripted
 
@@ -56,15 +52,13 @@ async def test_a_download_that_cannot_go_on_is_cut(scripted: tuple[Scripted, Run
             yield storage.ReadObjectResponse(data=DATA)
 
     inner.answers["ReadObject"] = read
-    href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        with pytest.raises(httpx.TransportError):
-            await http.get(href, headers=header)
+    with pytest.raises(httpx.TransportError):
+        await action_of(facade, Operation.DOWNLOAD).get()
 
 
 @pytest.mark.parametrize("messages", [[], [_header(5)], [storage.ReadObjectResponse(data=DATA)]])
 async def test_a_download_without_a_right_header_is_a_502(
-    scripted: tuple[Scripted, RunningFacade], messages: list[storage.ReadObjectResponse]
+    scripted: Running, messages: list[storage.ReadObjectResponse]
 ) -> None:
     """Nothing has been sent then, so the client can be told."""
     inner, facade = scripted
@@ -74,12 +68,10 @@ async def test_a_download_without_a_right_header_is_a_502(
             yield message
 
     inner.answers["ReadObject"] = read
-    href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        check_error(await http.get(href, headers=header), 502)
+    check_error(await action_of(facade, Operation.DOWNLOAD).get(), 502)
 
 
-async def test_a_small_upload_is_written_again_after_an_outage(scripted: tuple[Scripted, RunningFacade]) -> None:
+async def test_a_small_upload_is_written_again_after_an_outage(scripted: Running) -> None:
     """The client sees nothing of a restart of storage."""
     inner, facade = scripted
     attempts = []
@@ -91,34 +83,27 @@ async def test_a_small_upload_is_written_again_after_an_outage(scripted: tuple[S
         return storage.WriteWholeObjectResponse(object=storage.Object(oid=OID, size=len(DATA)))
 
     inner.answers["WriteWholeObject"] = write
-    href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        response = await http.put(href, content=DATA, headers=header)
-    assert response.status_code == 200
+    assert (await action_of(facade, Operation.UPLOAD).put(DATA)).status_code == 200
     assert attempts == [DATA] * 3
 
 
-async def test_an_upload_without_a_whole_reply_is_a_502(scripted: tuple[Scripted, RunningFacade]) -> None:
+async def test_an_upload_without_a_whole_reply_is_a_502(scripted: Running) -> None:
     """Nobody says that it is stored."""
     inner, facade = scripted
     inner.reply("WriteWholeObject", storage.WriteWholeObjectResponse())
-    href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        check_error(await http.put(href, content=DATA, headers=header), 502)
+    check_error(await action_of(facade, Operation.UPLOAD).put(DATA), 502)
 
 
 @pytest.mark.parametrize("size", [100, 2_500_000, 9_000_000])
 async def test_an_early_refusal_of_storage_is_told_as_what_it_is(
-    scripted: tuple[Scripted, RunningFacade], size: int
+    scripted: Running, http: httpx.AsyncClient, size: int
 ) -> None:
     """A client that still sends gets storage's status, because gRPC must not forget it after a failed write."""
     inner, facade = scripted
-    inner.fail("WriteObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
-    inner.fail("WriteWholeObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
-    inner.fail("WriteWholeObjects", ResourceExhausted(Reason.STORAGE_FULL, "full"))
-    href, header = action_of(facade, Operation.UPLOAD, size)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        for _ in range(5):
-            answers = await asyncio.gather(*(http.put(href, content=b"x" * size, headers=header) for _ in range(4)))
-            for answer in answers:
-                check_error(answer, 507)
+    for name in ("WriteObject", "WriteWholeObject", "WriteWholeObjects"):
+        inner.fail(name, ResourceExhausted(Reason.STORAGE_FULL, "full"))
+    action, body = action_of(facade, Operation.UPLOAD, size), b"x" * size
+    for _ in range(5):
+        puts = [http.put(action.href, content=body, headers=action.header) for _ in range(4)]
+        for answer in await asyncio.gather(*puts):
+            check_error(answer, 507)

@@ -34,11 +34,7 @@ async def _unread(inner: Inner, idle_seconds: float) -> AsyncIterator[Unread]:
     data = content("unread", SIZE)
     async with inner.running_facade(shared_storage_path=inner.storage.root, body_idle_seconds=idle_seconds) as facade:
         place = await new_place(facade, inner)
-        oid = await inner.storage.write(place.repository_id, data)
-        async with place.client() as alice:
-            action = await alice.action("download", oid, SIZE)
-        assert action is not None
-        yield Unread(facade, action, data)
+        yield Unread(facade, await place.held(data), data)
 
 
 async def test_a_client_that_reads_no_answers_is_cut_off(inner: Inner) -> None:
