@@ -11,7 +11,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.service.facade.conftest import Inner, Place, new_place
-from tests.service.facade.page_visitor import Visitor
+from tests.service.facade.page_visitor import Visitor, signed_in
 from tests.support.facade import RunningFacade
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import until_answer
@@ -23,24 +23,21 @@ _OID = re.compile(r'<code class="oid" title="([0-9a-f]{64})"')
 @pytest.fixture
 async def alice(place: Place) -> AsyncIterator[Visitor]:
     """The one who writes, signed in."""
-    async with Visitor(place.facade) as visitor:
-        await visitor.sign_in(place.inner.tokens["alice"])
+    async with signed_in(place.facade, place.inner.tokens["alice"]) as visitor:
         yield visitor
 
 
 @pytest.fixture
 async def bob(place: Place) -> AsyncIterator[Visitor]:
     """The one who reads, signed in."""
-    async with Visitor(place.facade) as visitor:
-        await visitor.sign_in(place.inner.tokens["bob"])
+    async with signed_in(place.facade, place.inner.tokens["bob"]) as visitor:
         yield visitor
 
 
 @pytest.fixture
 async def administrator(place: Place) -> AsyncIterator[Visitor]:
     """An administrator, without a grant in the repository."""
-    async with Visitor(place.facade) as visitor:
-        await visitor.sign_in(place.inner.locks.admin_token)
+    async with signed_in(place.facade, place.inner.locks.admin_token) as visitor:
         yield visitor
 
 
@@ -112,7 +109,7 @@ async def test_an_administrator_undeletes(place: Place, administrator: Visitor) 
     await place.inner.storage.delete(place.repository_id, oid)
     page = f"/-/objects/{place.name}?list=bin"
     assert f'action="/-/restore-object/{place.name}"' in await administrator.page(page)
-    answer = await administrator.send(f"/-/restore-object/{place.name}", at=page, oid=oid)
+    answer = await administrator.submit(f"/-/restore-object/{place.name}", at=page, oid=oid)
     assert answer.status_code == 303
     after = await administrator.page(answer.headers["location"])
     assert f"The object {oid[:12]} is out of the bin." in _words(after)
@@ -125,7 +122,7 @@ async def test_an_undelete_that_comes_too_late(place: Place, administrator: Visi
     [oid] = await _written(place, 100)
     await place.inner.storage.delete(place.repository_id, oid)
     await place.inner.storage.purge(place.repository_id, oid)
-    answer = await administrator.send(
+    answer = await administrator.submit(
         f"/-/restore-object/{place.name}", at=f"/-/objects/{place.name}?list=bin", oid=oid
     )
     assert answer.status_code == 409
@@ -139,8 +136,8 @@ async def test_nobody_else_undeletes(place: Place, alice: Visitor, administrator
     [oid] = await _written(place, 100)
     await place.inner.storage.delete(place.repository_id, oid)
     form = f"/-/restore-object/{place.name}"
-    assert (await alice.send(form, at=f"/-/objects/{place.name}?list=bin", oid=oid)).status_code == 403
-    assert (await administrator.send_bare(form, oid=oid)).status_code == 403
+    assert (await alice.submit(form, at=f"/-/objects/{place.name}?list=bin", oid=oid)).status_code == 403
+    assert (await administrator.send(form, {"oid": oid})).status_code == 403
     assert await place.inner.storage.statuses(place.repository_id, oid) == [pb.OBJECT_STATUS_REMOVED]
 
 
@@ -155,7 +152,7 @@ async def test_a_list_that_does_not_exist(place: Place, alice: Visitor, query: s
 @pytest.mark.parametrize("page", ["/-/objects/", "/-/usage/", "/"])
 async def test_only_readers_see_the_pages(place: Place, page: str) -> None:
     """Strangers are led to the sign-in, and a user without a grant is told of no repository."""
-    async with Visitor(place.facade) as carol:
+    async with Visitor(place.facade.origin) as carol:
         answer = await carol.get(page + place.name)
         assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/-/sign-in")
         await carol.sign_in(place.inner.tokens["carol"])
@@ -243,7 +240,7 @@ async def test_the_pages_of_a_public_repository(facade: RunningFacade, inner: In
     place = await new_place(facade, inner, public=True)
     kept, removed = await _written(place, 100, 200)
     await inner.storage.delete(place.repository_id, removed, reason="secret")
-    async with Visitor(facade) as stranger:
+    async with Visitor(facade.origin) as stranger:
         page = _words(await stranger.page(f"/{place.name}"))
         assert f"{place.name} public" in page
         assert "You may read" in page
@@ -265,7 +262,7 @@ async def test_the_pages_of_a_public_repository(facade: RunningFacade, inner: In
 
 async def test_the_interface_is_described_for_everybody(facade: RunningFacade) -> None:
     """Each operation and schema of openapi.json is on the page, each link leads somewhere, and no style is in it."""
-    async with Visitor(facade) as stranger:
+    async with Visitor(facade.origin) as stranger:
         page = await stranger.page("/docs")
         description = (await stranger.get("/openapi.json")).json()
     ids = Counter(re.findall(r' id="([^"]+)"', page))

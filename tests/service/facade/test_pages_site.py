@@ -16,12 +16,13 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.locks.webhooks.worker import Retries
-from tests.service.facade.page_visitor import Visitor, path_of
+from tests.service.facade.page_visitor import Visitor, path_of, signed_in
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.receiver import answer, running_receiver
 from tests.support.storage import RunningStorage, running_storage
+from tests.support.tabs import cookie_of
 from tests.support.waiting import until_answer
 
 Reply = TypeVar("Reply")
@@ -90,16 +91,14 @@ async def site(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture
 async def alice(site: Site) -> AsyncIterator[Visitor]:
     """Alice, who has signed in."""
-    async with Visitor(site.facade) as visitor:
-        await visitor.sign_in(await site.token("alice"))
+    async with signed_in(site.facade, await site.token("alice")) as visitor:
         yield visitor
 
 
 @pytest.fixture
 async def root(site: Site) -> AsyncIterator[Visitor]:
     """An administrator, who has signed in."""
-    async with Visitor(site.facade) as visitor:
-        await visitor.sign_in(site.locks.admin_token)
+    async with signed_in(site.facade, site.locks.admin_token) as visitor:
         yield visitor
 
 
@@ -112,13 +111,12 @@ def secret_in(text: str) -> str:
 
 async def test_a_user_makes_a_token_and_sees_its_secret_once(site: Site, alice: Visitor) -> None:
     """The secret signs in, and no later page has it."""
-    made = await alice.send("/-/tokens", name="desk", days="30")
+    made = await alice.submit("/-/tokens", name="desk", days="30")
     assert made.status_code == 200
     assert made.headers["cache-control"] == "no-store"
     secret = secret_in(made.text)
     assert secret not in await alice.page("/-/tokens")
-    async with Visitor(site.facade) as other:
-        await other.sign_in(secret)
+    async with signed_in(site.facade, secret) as other:
         tokens = await other.page("/-/tokens")
     [row] = re.findall(r"<tr>(?:(?!</tr>).)*this session(?:(?!</tr>).)*</tr>", tokens, re.DOTALL)
     assert "desk" in row
@@ -126,8 +124,8 @@ async def test_a_user_makes_a_token_and_sees_its_secret_once(site: Site, alice: 
 
 async def test_a_name_that_is_taken_is_told_in_the_form(alice: Visitor) -> None:
     """The form keeps what was typed."""
-    await alice.send("/-/tokens", name="twice", days="0")
-    refused = await alice.send("/-/tokens", name="twice", days="0")
+    await alice.submit("/-/tokens", name="twice", days="0")
+    refused = await alice.submit("/-/tokens", name="twice", days="0")
     assert refused.status_code == 409
     assert 'role="alert"' in refused.text
     assert 'name="name" value="twice"' in refused.text
@@ -140,7 +138,7 @@ async def test_a_name_that_is_taken_is_told_in_the_form(alice: Visitor) -> None:
 )
 async def test_a_wrong_field_is_named(alice: Visitor, fields: dict[str, str], named: str) -> None:
     """The browser checks fields too, but anybody may send a form."""
-    refused = await alice.send("/-/tokens", **fields)
+    refused = await alice.submit("/-/tokens", **fields)
     assert refused.status_code == 422
     assert f"{named}: expected" in refused.text
 
@@ -148,9 +146,8 @@ async def test_a_wrong_field_is_named(alice: Visitor, fields: dict[str, str], na
 async def test_a_token_ends_no_later_than_the_one_of_the_session(site: Site) -> None:
     """The page says when the new token ends, because it is not what was asked for."""
     expires_at = int(time.time()) + 7_200
-    async with Visitor(site.facade) as visitor:
-        await visitor.sign_in(await site.token("bob", expires_at=expires_at))
-        made = await visitor.send("/-/tokens", name="short", days="0")
+    async with signed_in(site.facade, await site.token("bob", expires_at=expires_at)) as visitor:
+        made = await visitor.submit("/-/tokens", name="short", days="0")
     assert "It ends at" in made.text
     assert f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(expires_at))}" in made.text
 
@@ -165,22 +162,22 @@ async def test_the_token_of_an_ssh_session_does_not_sign_in(site: Site) -> None:
         fingerprint=key.key.fingerprint, repository="studio/film", may_write=True, valid_seconds=60
     )
     issued = await site.locks.peer.call(site.locks.access.IssueSessionToken, request)
-    async with Visitor(site.facade) as visitor:
-        refused = await visitor.sign_in(issued.token)
+    async with Visitor(site.facade.origin) as visitor:
+        refused = await visitor.send("/-/sign-in", {"token": issued.token})
     assert refused.status_code == 401
     assert "the pages are for people" in refused.text
 
 
 async def test_a_revoked_token_signs_in_no_more(site: Site, alice: Visitor) -> None:
     """The session that has revoked it goes on."""
-    secret = secret_in((await alice.send("/-/tokens", name="lost", days="90")).text)
-    revoked = await alice.send("/-/tokens/revoke", at="/-/tokens", name="lost")
+    secret = secret_in((await alice.submit("/-/tokens", name="lost", days="90")).text)
+    revoked = await alice.submit("/-/tokens/revoke", at="/-/tokens", name="lost")
     assert path_of(revoked) == "/-/tokens"
     assert "lost" not in await alice.page("/-/tokens")
 
     async def status() -> int:
-        async with Visitor(site.facade) as other:
-            return (await other.sign_in(secret)).status_code
+        async with Visitor(site.facade.origin) as other:
+            return (await other.send("/-/sign-in", {"token": secret})).status_code
 
     await until_answer(401, status)
 
@@ -189,29 +186,30 @@ async def test_with_its_own_token_a_session_is_over(alice: Visitor) -> None:
     """The browser is at the sign-in, without a cookie."""
     tokens = await alice.page("/-/tokens")
     [own] = re.findall(r'name="name" value="([^"]+)">\s*<p class="help">This session uses', tokens)
-    assert path_of(await alice.send("/-/tokens/revoke", at="/-/tokens", name=own)) == "/-/sign-in"
-    assert not alice.cookie
+    ended = await alice.submit("/-/tokens/revoke", at="/-/tokens", name=own)
+    assert (path_of(ended), cookie_of(ended)) == ("/-/sign-in", "")
 
 
 async def test_a_token_that_is_gone_is_told_in_the_page(alice: Visitor) -> None:
     """Another tab may have revoked it."""
-    refused = await alice.send("/-/tokens/revoke", at="/-/tokens", name="never-made")
+    refused = await alice.submit("/-/tokens/revoke", at="/-/tokens", name="never-made")
     assert refused.status_code == 404
     assert "you have no token never-made" in refused.text
 
 
 async def test_only_a_form_of_the_session_makes_a_token(site: Site, alice: Visitor) -> None:
     """Another site could send the form otherwise."""
-    assert (await alice.send_bare("/-/tokens", name="stolen", days="0", csrf="guess")).status_code == 403
+    stolen = {"name": "stolen", "days": "0"}
+    assert (await alice.send("/-/tokens", {**stolen, "csrf": "guess"})).status_code == 403
     assert "stolen" not in await alice.page("/-/tokens")
-    async with Visitor(site.facade) as anonymous:
-        assert path_of(await anonymous.send_bare("/-/tokens", name="stolen", days="0")) == "/-/sign-in"
+    async with Visitor(site.facade.origin) as anonymous:
+        assert path_of(await anonymous.send("/-/tokens", stolen)) == "/-/sign-in"
 
 
 @pytest.mark.parametrize("path", ["/-/tokens", *_SITE_PAGES])
 async def test_an_anonymous_visitor_is_led_to_the_sign_in(site: Site, path: str) -> None:
     """And from there back to the page."""
-    async with Visitor(site.facade) as visitor:
+    async with Visitor(site.facade.origin) as visitor:
         asked = await visitor.get(path)
     assert path_of(asked) == "/-/sign-in"
     assert f"next={path.replace('/', '%2F')}" in asked.headers["location"]
@@ -223,7 +221,7 @@ async def test_only_an_administrator_sees_the_site(alice: Visitor, root: Visitor
     refused = await alice.get(path)
     assert refused.status_code == 403
     assert "alice is not an administrator" in refused.text
-    assert alice.cookie
+    assert "set-cookie" not in refused.headers
     shown = await root.page(path)
     assert shown.count("<h1>") == 1
     assert 'aria-label="Administration"' in shown
@@ -263,7 +261,7 @@ async def test_a_repository_comes_out_of_the_bin(site: Site, root: Visitor) -> N
     await site.locks.add_repository("lost/one")
     await site.call(site.locks.admin.DeleteRepository, admin.DeleteRepositoryRequest(name="lost/one"))
     assert (
-        path_of(await root.send("/-/site/bin", **bin_fields(await root.page("/-/site/bin"))))
+        path_of(await root.submit("/-/site/bin", **bin_fields(await root.page("/-/site/bin"))))
         == "/-/site/grants/lost/one"
     )
     assert "lost/one" in await root.page("/-/site/repositories")
@@ -275,10 +273,10 @@ async def test_under_a_name_that_is_taken_it_stays_in_the_bin(site: Site, root: 
     await site.call(site.locks.admin.DeleteRepository, admin.DeleteRepositoryRequest(name="lost/two"))
     await site.locks.add_repository("lost/two")
     fields = bin_fields(await root.page("/-/site/bin"))
-    refused = await root.send("/-/site/bin", **fields)
+    refused = await root.submit("/-/site/bin", **fields)
     assert refused.status_code == 409
     assert 'role="alert"' in refused.text
-    restored = await root.send("/-/site/bin", **fields, new_name="lost/three")
+    restored = await root.submit("/-/site/bin", **fields, new_name="lost/three")
     assert path_of(restored) == "/-/site/grants/lost/three"
 
 
@@ -356,7 +354,7 @@ async def test_failed_deliveries_are_made_anew(site: Site, root: Visitor) -> Non
 
         await until_answer(1, failed)
         [delivery] = re.findall(r'name="delivery" value="(\d+)"', await root.page(path))
-        again = await root.send(path, delivery=delivery)
+        again = await root.submit(path, delivery=delivery)
         assert path_of(again) == path
         assert "1 delivery is made anew" in await root.page(again.headers["location"])
 
@@ -366,9 +364,9 @@ async def test_failed_deliveries_are_made_anew(site: Site, root: Visitor) -> Non
         await until_answer(2, attempts)
         await until_answer(1, failed)
         receiver.otherwise = answer(204)
-        await root.send(path)
+        await root.submit(path)
         await until_answer(0, failed)
-        none = await root.send(path)
+        none = await root.submit(path)
         assert "0 deliveries are made anew" in await root.page(none.headers["location"])
     await site.call(site.locks.admin.DeleteHook, admin.DeleteHookRequest(id=int(path.rpartition("/")[2])))
 
@@ -383,7 +381,7 @@ async def test_a_disabled_hook_says_why_nothing_is_delivered(site: Site, root: V
             return "disabled" in await root.page(path)
 
         await until_answer(True, disabled)
-        refused = await root.send(path)
+        refused = await root.submit(path)
     assert refused.status_code == 409
     assert 'role="alert"' in refused.text
     assert "1 disabled" in await root.page("/-/site")
@@ -394,7 +392,7 @@ async def test_a_disabled_hook_says_why_nothing_is_delivered(site: Site, root: V
 )
 async def test_nobody_else_changes_the_site(alice: Visitor, path: str, fields: dict[str, str]) -> None:
     """AdminService decides, whatever page the form came from."""
-    assert (await alice.send(path, at="/-/tokens", **fields)).status_code == 403
+    assert (await alice.submit(path, at="/-/tokens", **fields)).status_code == 403
 
 
 async def test_a_copy_shows_its_progress(site: Site, root: Visitor, tmp_path: Path) -> None:
