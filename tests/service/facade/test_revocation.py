@@ -79,10 +79,10 @@ class Site:
         database = make_url(self.database_url.get_secret_value()).database or ""
         return await self.postgres.execute(statement, database=database)
 
-    async def prepare(self, *statements: str) -> None:
+    async def prepare(self, way: str = "") -> None:
         """Give alice a new token and her grant, and the repository its name; return when both facades remember her.
 
-        The statements come before that.
+        Where the way is one of a group, she writes by a group only.
         """
         await self.sql(f"UPDATE locks.repositories SET name = '{REPOSITORY}'")  # noqa: S608 - our own words
         await self.sql("INSERT INTO locks.users (name, administrator) VALUES ('alice', false) ON CONFLICT DO NOTHING")
@@ -96,8 +96,8 @@ class Site:
             self.token = (await peer.call(stub.CreateToken, token)).secret
         finally:
             await peer.close()
-        for statement in statements:
-            await self.sql(statement)
+        if way in GROUP_WAYS:
+            await self.sql(GROUP)
         for facade in self.facades:
             await until(partial(self.serves, facade))
         await self.remembered()
@@ -201,8 +201,8 @@ class Processes(Site):
         )
 
 
-async def _refused_a_second_after(site: Site, change: Callable[[], Awaitable[object]]) -> list[Answer]:
-    """Change something while requests go on; return the answers to those that were sent too late to be let in."""
+async def _late_statuses(site: Site, change: Callable[[], Awaitable[object]]) -> set[int]:
+    """Change something while requests go on; return the statuses of those that were sent too late to be let in."""
     acknowledged: list[float] = []
     asked: list[asyncio.Task[Answer]] = []
     # What is promised holds from the second second on, and a while after that.
@@ -216,7 +216,7 @@ async def _refused_a_second_after(site: Site, change: Callable[[], Awaitable[obj
     await change()
     acknowledged.append(time.monotonic())
     answers = await asking
-    late = [answer for answer in answers if answer.sent > acknowledged[0] + PROMISED_SECONDS]
+    late = {answer.status for answer in answers if answer.sent > acknowledged[0] + PROMISED_SECONDS}
     assert late
     return late
 
@@ -309,7 +309,7 @@ async def _is_refused_everywhere(site: Site, status: int) -> None:
 @pytest.mark.parametrize("way", [*WAYS, *GROUP_WAYS])
 async def test_a_change_ends_what_facades_answer_from_memory(site: Site, way: str) -> None:
     """Facades that answer from memory refuse soon after an access is taken away, by whatever change of the tables."""
-    await site.prepare(*([GROUP] if way in GROUP_WAYS else []))
+    await site.prepare(way)
     statement, status = {**WAYS, **GROUP_WAYS}[way]
     try:
         await site.sql(statement)
@@ -385,24 +385,13 @@ async def test_transfers_in_progress_outlive_their_token(inner: Inner, place: Pl
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *GROUP_WAYS])
 async def test_gone_within_a_second(processes: Processes, way: str) -> None:
     """By whatever change, done by hand in the database."""
-    await processes.prepare()
-    statement, status = WAYS[way]
-    late = await _refused_a_second_after(processes, lambda: processes.sql(statement))
-    assert {answer.status for answer in late} == {status}
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("way", GROUP_WAYS)
-async def test_what_a_group_gives_is_gone_within_a_second(processes: Processes, way: str) -> None:
-    """The same for the access of a member."""
-    await processes.prepare(GROUP)
+    await processes.prepare(way)
+    statement, status = {**WAYS, **GROUP_WAYS}[way]
     try:
-        statement, status = GROUP_WAYS[way]
-        late = await _refused_a_second_after(processes, lambda: processes.sql(statement))
-        assert {answer.status for answer in late} == {status}
+        assert await _late_statuses(processes, lambda: processes.sql(statement)) == {status}
     finally:
         await processes.sql("DELETE FROM locks.groups")
 
@@ -427,8 +416,7 @@ async def test_gone_though_nothing_is_heard(processes: Processes) -> None:
     """The connections that listen hang, while all others work: nobody can tell, so everybody asks."""
     await processes.prepare()
     with standing_still(await _listening(processes)):
-        late = await _refused_a_second_after(processes, lambda: processes.sql(REVOKE))
-    assert {answer.status for answer in late} == {401}
+        assert await _late_statuses(processes, lambda: processes.sql(REVOKE)) == {401}
     await processes.prepare()
 
 
@@ -440,43 +428,28 @@ async def test_gone_though_the_connections_are_cut(processes: Processes) -> None
     async def change() -> None:
         assert await processes.sql(f"BEGIN; {CUT}; {REVOKE}; COMMIT") == "2"
 
-    late = await _refused_a_second_after(processes, change)
-    assert {answer.status for answer in late} == {401}
+    assert await _late_statuses(processes, change) == {401}
     await processes.prepare()
 
 
 @pytest.mark.drill
-async def test_gone_though_one_lock_service_is_killed(processes: Processes) -> None:
-    """The other one tells it."""
+@pytest.mark.parametrize(("numbers", "end"), [([1], "killed"), ([0, 1], "killed"), ([0, 1], "stopped")])
+async def test_nobody_is_let_in_where_a_lock_service_ends(processes: Processes, numbers: list[int], end: str) -> None:
+    """The other one tells of a revocation, and where there is none, one may have been; afterwards all goes on."""
     await processes.prepare()
-
-    async def change() -> None:
-        await asyncio.to_thread(processes.kill_locks, 1)
-        await processes.sql(REVOKE)
-
-    late = await _refused_a_second_after(processes, change)
-    processes.start_locks(1)
-    assert {answer.status for answer in late} == {401}
-    await processes.prepare()
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-async def test_nobody_is_let_in_where_no_lock_service_answers(processes: Processes, end: str) -> None:
-    """A revocation may have been; when they answer again, all goes on."""
-    await processes.prepare()
+    held = [processes.locks[number].pid for number in numbers if end == "stopped"]
 
     async def change() -> None:
         if end == "killed":
-            await asyncio.gather(*(asyncio.to_thread(processes.kill_locks, number) for number in range(2)))
+            await asyncio.gather(*(asyncio.to_thread(processes.kill_locks, number) for number in numbers))
         await processes.sql(REVOKE)
 
-    with standing_still(process.pid for process in processes.locks.values() if end == "stopped"):
-        late = await _refused_a_second_after(processes, change)
+    with standing_still(held):
+        statuses = await _late_statuses(processes, change)
     if end == "killed":
-        for number in range(2):
+        for number in numbers:
             processes.start_locks(number)
-    assert 200 not in {answer.status for answer in late}
+    assert statuses == {401} if len(numbers) == 1 else 200 not in statuses
     await processes.prepare()
 
 
@@ -490,6 +463,6 @@ async def test_nobody_is_let_in_while_postgres_stands_still(processes: Processes
         async def change() -> None:
             held.enter_context(standing_still(server))
 
-        late = await _refused_a_second_after(processes, change)
-    assert 200 not in {answer.status for answer in late}
+        statuses = await _late_statuses(processes, change)
+    assert 200 not in statuses
     await processes.prepare()
