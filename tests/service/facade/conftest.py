@@ -11,7 +11,8 @@ import httpx
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from tests.service.facade.inner_failures import Running, running_scripted
+from services.common.rpc.client import ServiceClient
+from tests.service.facade.inner_failures import Running, Scripted, running_scripted
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Action, Client, basic
 from tests.support.locks import RunningLocks, running_locks
@@ -96,6 +97,13 @@ async def facade(inner: Inner) -> AsyncIterator[RunningFacade]:
         yield running
 
 
+@pytest.fixture(scope="package")
+async def behind_proxy(inner: Inner) -> AsyncIterator[RunningFacade]:
+    """A facade that trusts this host as its proxy."""
+    async with inner.running_facade(trusted_proxies="127.0.0.0/8") as running:
+        yield running
+
+
 async def new_place(facade: RunningFacade, inner: Inner, *, public: bool = False) -> Place:
     """Make a repository."""
     name = f"studio/film-{next(_numbers)}"
@@ -133,6 +141,15 @@ async def stranger(facade: RunningFacade) -> AsyncIterator[Tab]:
     """A tab in which nobody has signed in."""
     async with Tab(facade.origin) as tab:
         yield tab
+
+
+@pytest.fixture
+async def scripted_peer(tmp_path: Path) -> AsyncIterator[tuple[Scripted, ServiceClient]]:
+    """Services that do what the test says, and a client of them."""
+    async with running_scripted(tmp_path) as (inner, address):
+        peer = ServiceClient(address, deadline=STEP_SECONDS)
+        yield inner, peer
+        await peer.close()
 
 
 @pytest.fixture

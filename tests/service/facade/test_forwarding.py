@@ -1,7 +1,5 @@
 """A facade behind proxies that it trusts, and in front of callers that claim to be some (trap-33)."""
 
-from collections.abc import AsyncIterator
-
 import httpx
 import pytest
 
@@ -14,17 +12,10 @@ DATA = b"behind a proxy"
 OUTSIDE = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "lfs.example.org", "X-Forwarded-Prefix": "/lfs"}
 
 
-@pytest.fixture(scope="module")
-async def behind(inner: Inner) -> AsyncIterator[RunningFacade]:
-    """A facade that trusts the address from which these tests come."""
-    async with inner.running_facade(trusted_proxies="127.0.0.0/8") as running:
-        yield running
-
-
 @pytest.fixture
-async def proxied(behind: RunningFacade, inner: Inner) -> Place:
-    """A repository there."""
-    return await new_place(behind, inner)
+async def proxied(behind_proxy: RunningFacade, inner: Inner) -> Place:
+    """A repository behind a proxy."""
+    return await new_place(behind_proxy, inner)
 
 
 async def _href(client: Client, **headers: str) -> str:

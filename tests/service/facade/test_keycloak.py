@@ -63,11 +63,7 @@ async def test_a_person_signs_in_to_the_pages_with_keycloak(
         await browser.enter("#username", USER)
         await browser.enter("#password", PASSWORD)
         await browser.click("#kc-login")
-
-        async def is_back() -> bool:
-            return await browser.has(".account form")
-
-        await until(is_back, "the page with the session")
+        await until(lambda: browser.has(".account form"), "the page with the session")
     shown = " ".join((await browser.text()).split())
     assert f"{USER}@keycloak" in shown
     assert f"{place.name} private" in shown

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from towpath.locks.v1 import lock_service_pb2 as pb
@@ -10,8 +9,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from services.common.errors import Reason, Unavailable
 from services.common.rpc.client import ServiceClient
 from services.facade.clients.lock_generations import LockGenerations
-from tests.service.facade.inner_failures import Scripted, running_scripted
-from tests.support.waiting import STEP_SECONDS
+from tests.service.facade.inner_failures import Scripted
 
 
 class Inner:
@@ -30,14 +28,12 @@ class Inner:
 
 
 @pytest.fixture
-async def inner(tmp_path: Path) -> AsyncIterator[Inner]:
+async def inner(scripted_peer: tuple[Scripted, ServiceClient]) -> AsyncIterator[Inner]:
     """A lock service and its client."""
-    async with running_scripted(tmp_path) as (scripted, address):
-        peer = ServiceClient(address, deadline=STEP_SECONDS)
-        polls = LockGenerations(peer)
-        yield Inner(scripted, polls)
-        await polls.close()
-        await peer.close()
+    scripted, peer = scripted_peer
+    polls = LockGenerations(peer)
+    yield Inner(scripted, polls)
+    await polls.close()
 
 
 async def test_polls_of_one_moment_share_a_call(inner: Inner) -> None:

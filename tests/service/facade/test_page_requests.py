@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -16,17 +15,10 @@ from tests.support.event_stream import next_event, open_stream
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Action
 from tests.support.tabs import HTML, SESSION, Tab, is_sign_in
-from tests.support.waiting import until
+from tests.support.waiting import until_answer
 
 GIT_LFS = "application/vnd.git-lfs+json"
 PROXY = {"x_forwarded_proto": "https", "x_forwarded_host": "lfs.example.org", "x_forwarded_prefix": "/lfs"}
-
-
-@pytest.fixture(scope="module")
-async def behind_proxy(inner: Inner) -> AsyncIterator[RunningFacade]:
-    """A facade that trusts this host as its proxy."""
-    async with inner.running_facade(trusted_proxies="127.0.0.1") as running:
-        yield running
 
 
 # tests/unit/facade/pages/test_routing.py has many more.
@@ -209,11 +201,7 @@ async def test_a_reader_steals_nothing(place: Place, inner: Inner, stranger: Tab
 
     assert await statuses("carol") == {(404, "text/html; charset=utf-8")}
     await inner.locks.grant("carol", place.name, admin.ROLE_READ)
-
-    async def is_told() -> bool:
-        return await statuses("carol") == {(403, "text/html; charset=utf-8")}
-
-    await until(is_told, "carol reads")
+    await until_answer({(403, "text/html; charset=utf-8")}, lambda: statuses("carol"))
     assert await statuses("bob") == {(403, "text/html; charset=utf-8")}
     async with place.client() as alice:
         assert [lock["owner"]["name"] for lock in (await alice.locks()).json()["locks"]] == ["alice"]

@@ -38,11 +38,7 @@ async def test_a_person_signs_in_at_the_provider_and_comes_back(browser: Browser
     await browser.enter("input[name=password]", "any")
     await browser.click("button[type=submit]")
     await browser.click("button[type=submit]")
-
-    async def is_back() -> bool:
-        return await browser.has(".account form")
-
-    await until(is_back, "the page with the session")
+    await until(lambda: browser.has(".account form"), "the page with the session")
     assert "erin" in await browser.text()
     await browser.click(".account form button")
     assert "Sign in" in await browser.text()

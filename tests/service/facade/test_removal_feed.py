@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -20,19 +19,20 @@ from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 SUFFIX = "0123456789abcdef"
 KNOWN = ObjectLocation(SUFFIX, 100, 50)
+Feed = tuple[Scripted, RunningFacade, Action]
 AWAY = Unavailable(Reason.UNAVAILABLE, "the database does not answer")
 
 
-@asynccontextmanager
-async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade, Action]]:
+@pytest.fixture
+async def feed(tmp_path: Path) -> AsyncIterator[Feed]:
     """Services of whose removals the test decides, a facade, and the action on DATA, which lies at its place."""
-    async with running_scripted(folder) as (inner, address):
-        path = folder / "objects" / OID[:2] / OID[2:4] / f"{OID}.{SUFFIX}"
+    async with running_scripted(tmp_path) as (inner, address):
+        path = tmp_path / "objects" / OID[:2] / OID[2:4] / f"{OID}.{SUFFIX}"
         path.parent.mkdir(parents=True)
         path.write_bytes(DATA)
-        inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[str(path.relative_to(folder))]))
+        inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[str(path.relative_to(tmp_path))]))
         inner.reply("CountReads", pb.CountReadsResponse())
-        async with running_facade(address, address, rpc_seconds=2.5, shared_storage_path=folder) as facade:
+        async with running_facade(address, address, rpc_seconds=2.5, shared_storage_path=tmp_path) as facade:
             yield inner, facade, action_of(facade, Operation.DOWNLOAD, place=KNOWN)
 
 
@@ -46,11 +46,11 @@ async def _asks(inner: Scripted, action: Action) -> bool:
     return bool(asked)
 
 
-async def test_an_older_storage_is_asked_each_time(tmp_path: Path) -> None:
+async def test_an_older_storage_is_asked_each_time(feed: Feed) -> None:
     """It does not tell of removals."""
-    async with _scripted(tmp_path) as (inner, _, action):
-        for _ in range(3):
-            assert await _asks(inner, action)
+    inner, _, action = feed
+    for _ in range(3):
+        assert await _asks(inner, action)
 
 
 @pytest.mark.parametrize(
@@ -64,62 +64,62 @@ async def test_an_older_storage_is_asked_each_time(tmp_path: Path) -> None:
         (ObjectLocation("", 100, 50), True),
     ],
 )
-async def test_which_places_are_read(tmp_path: Path, place: ObjectLocation, *, asks: bool) -> None:
+async def test_which_places_are_read(feed: Feed, place: ObjectLocation, *, asks: bool) -> None:
     """Of the same start of the database, no older than the last removal, and whose file is there."""
-    async with _scripted(tmp_path) as (inner, facade, action):
-        told = pb.WatchRemovalsResponse(server_started=100, known_since=50)
-        inner.reply("WatchRemovals", told)
-        await until_answer(expected=False, ask=lambda: _asks(inner, action))
-        assert await _asks(inner, action_of(facade, Operation.DOWNLOAD, place=place)) is asks
+    inner, facade, action = feed
+    told = pb.WatchRemovalsResponse(server_started=100, known_since=50)
+    inner.reply("WatchRemovals", told)
+    await until_answer(expected=False, ask=lambda: _asks(inner, action))
+    assert await _asks(inner, action_of(facade, Operation.DOWNLOAD, place=place)) is asks
 
 
-async def test_an_answer_that_comes_late_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_comes_late_allows_nothing(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer holds from when it was asked for, so the facade does not wait for one that no longer would."""
     hold_seconds = 0.1
     for module in (watch, removal_feed):
         monkeypatch.setattr(module, "HOLD_SECONDS", hold_seconds)
-    async with _scripted(tmp_path) as (inner, _, action):
-        begun = 0
+    inner, _, action = feed
+    begun = 0
 
-        async def come_late(_request: object) -> pb.WatchRemovalsResponse:
-            nonlocal begun
-            begun += 1
-            await asyncio.sleep(2 * hold_seconds)
-            return pb.WatchRemovalsResponse(server_started=100, known_since=50)
+    async def come_late(_request: object) -> pb.WatchRemovalsResponse:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(2 * hold_seconds)
+        return pb.WatchRemovalsResponse(server_started=100, known_since=50)
 
-        async def came_twice() -> bool:
-            assert await _asks(inner, action)
-            return begun > 2
+    async def came_twice() -> bool:
+        assert await _asks(inner, action)
+        return begun > 2
 
-        inner.answers["WatchRemovals"] = come_late
-        await until(came_twice)
+    inner.answers["WatchRemovals"] = come_late
+    await until(came_twice)
 
 
-async def test_reports_that_fail_are_made_again(tmp_path: Path) -> None:
+async def test_reports_that_fail_are_made_again(feed: Feed) -> None:
     """Nothing that was read is lost."""
-    async with _scripted(tmp_path) as (inner, _, action):
-        inner.reply("WatchRemovals", pb.WatchRemovalsResponse(server_started=100, known_since=50))
-        counted: list[dict[int, int]] = []
-        failed, fails = 0, True
+    inner, _, action = feed
+    inner.reply("WatchRemovals", pb.WatchRemovalsResponse(server_started=100, known_since=50))
+    counted: list[dict[int, int]] = []
+    failed, fails = 0, True
 
-        async def count(request: pb.CountReadsRequest) -> pb.CountReadsResponse:
-            nonlocal failed
-            if fails:
-                failed += 1
-                raise AWAY
-            counted.append(dict(request.bytes))
-            return pb.CountReadsResponse()
+    async def count(request: pb.CountReadsRequest) -> pb.CountReadsResponse:
+        nonlocal failed
+        if fails:
+            failed += 1
+            raise AWAY
+        counted.append(dict(request.bytes))
+        return pb.CountReadsResponse()
 
-        inner.answers["CountReads"] = count
-        await until_answer(expected=False, ask=lambda: _asks(inner, action))
-        for _ in range(3):
-            assert not await _asks(inner, action)
-        failed = 0
-        await until(lambda: failed > 1, "a report fails, and is made again")
-        fails = False
-        await until(lambda: bool(counted))
-        # Beside those three, the one that settled it.
-        assert counted[0] == {1: 4 * len(DATA)}
+    inner.answers["CountReads"] = count
+    await until_answer(expected=False, ask=lambda: _asks(inner, action))
+    for _ in range(3):
+        assert not await _asks(inner, action)
+    failed = 0
+    await until(lambda: failed > 1, "a report fails, and is made again")
+    fails = False
+    await until(lambda: bool(counted))
+    # Beside those three, the one that settled it.
+    assert counted[0] == {1: 4 * len(DATA)}
 
 
 class _Uploads:
@@ -170,12 +170,12 @@ class _Uploads:
 
 
 @pytest.fixture
-async def uploads(tmp_path: Path) -> AsyncIterator[_Uploads]:
+async def uploads(feed: Feed) -> _Uploads:
     """Uploads through a facade that has begun to learn of removals."""
-    async with _scripted(tmp_path) as (inner, facade, _):
-        uploads = _Uploads(inner, facade)
-        await uploads.settle()
-        yield uploads
+    inner, facade, _ = feed
+    uploads = _Uploads(inner, facade)
+    await uploads.settle()
+    return uploads
 
 
 async def test_what_was_just_committed_is_verified_from_memory(uploads: _Uploads) -> None:

@@ -8,7 +8,7 @@ import signal
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.facade.auth.action_tokens import Operation
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
-from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, running_scripted
+from tests.service.facade.inner_failures import DATA, OID, Running, action_of, check_error, running_scripted
 from tests.service.facade.own_process import draining, facade_process, place_at
 from tests.support.certificates import write_certificate
 from tests.support.facade import RunningFacade, running_facade
@@ -360,24 +360,25 @@ async def test_https_reads_the_disk_as_well(inner: Inner, tmp_path: Path, size: 
         assert _relayed() == relayed
 
 
-@asynccontextmanager
-async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade]]:
-    async with AsyncExitStack() as stack:
-        inner, address = await stack.enter_async_context(running_scripted(folder))
+@pytest.fixture
+async def sharing(tmp_path: Path) -> AsyncIterator[Running]:
+    """Services that do what the test says, of which storage sends DATA, and a facade that reads a folder."""
+    async with running_scripted(tmp_path) as (inner, address):
 
         async def read(request: pb.ReadObjectRequest) -> AsyncIterator[pb.ReadObjectResponse]:
             yield pb.ReadObjectResponse(header=pb.ReadObjectResponse.Header(size=len(DATA)))
             yield pb.ReadObjectResponse(data=DATA[request.offset :])
 
         inner.answers["ReadObject"] = read
-        shared = {"rpc_seconds": 2.5, "shared_storage_path": folder / "objects"}
-        yield inner, await stack.enter_async_context(running_facade(address, address, **shared))
+        async with running_facade(
+            address, address, rpc_seconds=2.5, shared_storage_path=tmp_path / "objects"
+        ) as facade:
+            yield inner, facade
 
 
-async def test_an_older_storage_sends_the_bytes(tmp_path: Path) -> None:
+async def test_an_older_storage_sends_the_bytes(sharing: Running) -> None:
     """It does not know the call."""
-    async with _scripted(tmp_path) as (_, facade):
-        assert (await action_of(facade, Operation.DOWNLOAD).get()).content == DATA
+    assert (await action_of(sharing[1], Operation.DOWNLOAD).get()).content == DATA
 
 
 @pytest.mark.parametrize(
@@ -391,18 +392,18 @@ async def test_an_older_storage_sends_the_bytes(tmp_path: Path) -> None:
         f"objects/{OID[:2]}/{OID[2:4]}/{'0' * 64}",
     ],
 )
-async def test_a_path_that_is_no_objects_is_not_opened(tmp_path: Path, path: str) -> None:
+async def test_a_path_that_is_no_objects_is_not_opened(sharing: Running, tmp_path: Path, path: str) -> None:
     """Whatever storage says, nothing else than a name of the object becomes part of a path (trap-28)."""
     for name in (tmp_path / "planted", tmp_path / "objects" / "planted"):
         name.parent.mkdir(exist_ok=True)
         name.write_bytes(bytes(len(DATA)))
-    async with _scripted(tmp_path) as (inner, facade):
-        inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[path]))
-        assert (await action_of(facade, Operation.DOWNLOAD).get()).content == DATA
+    inner, facade = sharing
+    inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[path]))
+    assert (await action_of(facade, Operation.DOWNLOAD).get()).content == DATA
 
 
-async def test_an_object_of_another_size_is_a_502(tmp_path: Path) -> None:
+async def test_an_object_of_another_size_is_a_502(sharing: Running) -> None:
     """As from a stream: the reply breaks the contract."""
-    async with _scripted(tmp_path) as (inner, facade):
-        inner.reply("LocateObject", pb.LocateObjectResponse(size=1))
-        check_error(await action_of(facade, Operation.DOWNLOAD).get(), 502)
+    inner, facade = sharing
+    inner.reply("LocateObject", pb.LocateObjectResponse(size=1))
+    check_error(await action_of(facade, Operation.DOWNLOAD).get(), 502)

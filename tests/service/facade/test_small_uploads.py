@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +11,7 @@ from services.common.errors import InvalidArgument, Reason, ServiceError, Unavai
 from services.common.rpc.client import ServiceClient
 from services.facade.clients.small_uploads import SmallUploadClient
 from services.facade.web.error_reasons import HttpReason
-from tests.service.facade.inner_failures import Scripted, running_scripted
-from tests.support.waiting import STEP_SECONDS
+from tests.service.facade.inner_failures import Scripted
 
 _OIDS = [f"{number:064x}" for number in range(8)]
 _WRONG = _OIDS[5]
@@ -71,69 +68,60 @@ def _reason(ended: BaseException | None) -> str:
     return ended.reason
 
 
-@asynccontextmanager
-async def _writing(folder: Path) -> AsyncIterator[Inner]:
-    async with running_scripted(folder) as (scripted, address):
-        peer = ServiceClient(address, deadline=STEP_SECONDS)
-        objects = SmallUploadClient(peer)
-        yield Inner(scripted, objects)
-        await objects.close()
-        await peer.close()
+@pytest.fixture
+async def inner(scripted_peer: tuple[Scripted, ServiceClient]) -> AsyncIterator[Inner]:
+    """Storage, and the client that hands small objects to it."""
+    scripted, peer = scripted_peer
+    objects = SmallUploadClient(peer)
+    yield Inner(scripted, objects)
+    await objects.close()
 
 
 def _expected(oids: Sequence[str]) -> list[str]:
     return [Reason.HASH_MISMATCH if oid == _WRONG else "" for oid in oids]
 
 
-async def test_what_comes_at_once_shares_a_call(tmp_path: Path) -> None:
+async def test_what_comes_at_once_shares_a_call(inner: Inner) -> None:
     """Objects that arrive at once share a call, but an object that arrives alone has its own call."""
-    async with _writing(tmp_path) as inner:
-        oids = _OIDS[:5]
-        assert await inner.write(*oids) == [""] * 5
-        [call] = inner.calls
-        assert [(each.repository_id, each.oid, each.size, each.data) for each in call.objects] == [
-            (1, oid, 3, bytes(3)) for oid in oids
-        ]
-        assert await inner.write(oids[0]) == [""]
-        assert inner.kinds() == [pb.WriteWholeObjectsRequest, pb.WriteWholeObjectRequest]
+    oids = _OIDS[:5]
+    assert await inner.write(*oids) == [""] * 5
+    [call] = inner.calls
+    assert [(each.repository_id, each.oid, each.size, each.data) for each in call.objects] == [
+        (1, oid, 3, bytes(3)) for oid in oids
+    ]
+    assert await inner.write(oids[0]) == [""]
+    assert inner.kinds() == [pb.WriteWholeObjectsRequest, pb.WriteWholeObjectRequest]
 
 
-async def test_one_that_is_refused_is_told_why(tmp_path: Path) -> None:
+async def test_one_that_is_refused_is_told_why(inner: Inner) -> None:
     """It alone, and nothing is sent again."""
-    async with _writing(tmp_path) as inner:
-        assert await inner.write(*_OIDS) == _expected(_OIDS)
-        assert inner.kinds() == [pb.WriteWholeObjectsRequest]
+    assert await inner.write(*_OIDS) == _expected(_OIDS)
+    assert inner.kinds() == [pb.WriteWholeObjectsRequest]
 
 
-async def test_large_ones_go_alone(tmp_path: Path) -> None:
+async def test_large_ones_go_alone(inner: Inner) -> None:
     """Their bytes take more than the call, and many would not fit into one."""
-    async with _writing(tmp_path) as inner:
-        assert await inner.write(*_OIDS[:5], size=1024 * 1024) == [""] * 5
-        assert inner.kinds() == [pb.WriteWholeObjectRequest] * 5
+    assert await inner.write(*_OIDS[:5], size=1024 * 1024) == [""] * 5
+    assert inner.kinds() == [pb.WriteWholeObjectRequest] * 5
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
-async def test_a_reply_of_another_length_is_not_believed(tmp_path: Path, count: int) -> None:
+async def test_a_reply_of_another_length_is_not_believed(inner: Inner, count: int) -> None:
     """Nobody is told that bytes are held which are not."""
-    async with _writing(tmp_path) as inner:
-        held = [pb.WriteWholeObjectResponse(object=pb.Object(oid=_OIDS[0]))] * count
-        inner.scripted.reply("WriteWholeObjects", pb.WriteWholeObjectsResponse(objects=held))
-        assert await inner.write(*_OIDS) == [HttpReason.INVALID_REPLY] * len(_OIDS)
+    held = [pb.WriteWholeObjectResponse(object=pb.Object(oid=_OIDS[0]))] * count
+    inner.scripted.reply("WriteWholeObjects", pb.WriteWholeObjectsResponse(objects=held))
+    assert await inner.write(*_OIDS) == [HttpReason.INVALID_REPLY] * len(_OIDS)
 
 
-async def test_a_reply_without_the_object_is_not_believed(tmp_path: Path) -> None:
+async def test_a_reply_without_the_object_is_not_believed(inner: Inner) -> None:
     """Nobody says that it is held."""
-    async with _writing(tmp_path) as inner:
-        inner.scripted.reply("WriteWholeObject", pb.WriteWholeObjectResponse())
-        inner.scripted.reply(
-            "WriteWholeObjects", pb.WriteWholeObjectsResponse(objects=[pb.WriteWholeObjectResponse()] * 8)
-        )
-        assert await inner.write(*_OIDS) == [HttpReason.INVALID_REPLY] * 8
+    inner.scripted.reply("WriteWholeObject", pb.WriteWholeObjectResponse())
+    inner.scripted.reply("WriteWholeObjects", pb.WriteWholeObjectsResponse(objects=[pb.WriteWholeObjectResponse()] * 8))
+    assert await inner.write(*_OIDS) == [HttpReason.INVALID_REPLY] * 8
 
 
-async def test_what_fails_for_all_is_tried_once(tmp_path: Path) -> None:
+async def test_what_fails_for_all_is_tried_once(inner: Inner) -> None:
     """Each caller decides for itself whether to retry, so the facade does not retry for the whole group."""
-    async with _writing(tmp_path) as inner:
-        inner.scripted.fail("WriteWholeObjects", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
-        assert await inner.write(*_OIDS) == [Reason.UNAVAILABLE] * len(_OIDS)
-        assert inner.calls == []
+    inner.scripted.fail("WriteWholeObjects", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
+    assert await inner.write(*_OIDS) == [Reason.UNAVAILABLE] * len(_OIDS)
+    assert inner.calls == []

@@ -103,48 +103,34 @@ async def test_too_many_lines_are_refused() -> None:
         await reader.lines()
 
 
-async def test_an_answer_is_one_that_clients_read() -> None:
+async def test_an_answer_is_one_that_clients_read(pipe: tuple[int, int]) -> None:
     """A message with line breaks stays one line, and one that is too long is cut."""
-    reading, writing = os.pipe()
-    try:
-        writer = Writer(Output(writing, _SECONDS))
-        await writer.advertise("version=1", "locking")
-        await writer.answer(201, "id=1")
-        await writer.answer(404, lines=["two\nlines"])
-        await writer.begin_data(200, "size=3")
-        await writer.data(b"abc")
-        await writer.end_data()
-        assert os.read(reading, 65_536) == (
-            b"000eversion=1\n000clocking\n0000"
-            b"000fstatus 201\n0009id=1\n0000"
-            b"000fstatus 404\n0001000etwo lines\n0000"
-            b"000fstatus 200\n000bsize=3\n00010007abc0000"
-        )
-    finally:
-        os.close(reading)
-        os.close(writing)
+    reading, writing = pipe
+    writer = Writer(Output(writing, _SECONDS))
+    await writer.advertise("version=1", "locking")
+    await writer.answer(201, "id=1")
+    await writer.answer(404, lines=["two\nlines"])
+    await writer.begin_data(200, "size=3")
+    await writer.data(b"abc")
+    await writer.end_data()
+    assert os.read(reading, 65_536) == (
+        b"000eversion=1\n000clocking\n0000"
+        b"000fstatus 201\n0009id=1\n0000"
+        b"000fstatus 404\n0001000etwo lines\n0000"
+        b"000fstatus 200\n000bsize=3\n00010007abc0000"
+    )
 
 
-async def test_a_client_that_reads_nothing_is_given_up() -> None:
+async def test_a_client_that_reads_nothing_is_given_up(pipe: tuple[int, int]) -> None:
     """A full pipe is waited for only so long."""
-    reading, writing = os.pipe()
-    try:
-        with pytest.raises(Disconnected, match="silent"):
-            await Output(writing, 0.05).write(bytes(1_000_000))
-    finally:
-        os.close(reading)
-        os.close(writing)
+    with pytest.raises(Disconnected, match="silent"):
+        await Output(pipe[1], 0.05).write(bytes(1_000_000))
 
 
-async def test_a_client_that_sends_nothing_is_given_up() -> None:
+async def test_a_client_that_sends_nothing_is_given_up(pipe: tuple[int, int]) -> None:
     """An idle session ends."""
-    reading, writing = os.pipe()
-    try:
-        with pytest.raises(Disconnected, match="silent"):
-            await Reader(Input(reading), 0.05).message()
-    finally:
-        os.close(reading)
-        os.close(writing)
+    with pytest.raises(Disconnected, match="silent"):
+        await Reader(Input(pipe[0]), 0.05).message()
 
 
 async def _drip(writing: int, piece: bytes) -> None:
@@ -166,18 +152,14 @@ async def _drip(writing: int, piece: bytes) -> None:
     ids=["head", "arguments", "lines", "line", "data"],
 )
 async def test_a_client_that_drips_is_given_up(
-    begin: bytes, piece: bytes, read: Callable[[Reader], Awaitable[object]]
+    begin: bytes, piece: bytes, read: Callable[[Reader], Awaitable[object]], pipe: tuple[int, int]
 ) -> None:
     """A message and each piece of data have a time of their own, however often some of it comes."""
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, begin)
-        async with running(_drip(writing, piece)), asyncio.timeout(_SECONDS):
-            with pytest.raises(Disconnected):
-                await read(Reader(Input(reading), _SECONDS, 0.05))
-    finally:
-        os.close(reading)
-        os.close(writing)
+    reading, writing = pipe
+    os.write(writing, begin)
+    async with running(_drip(writing, piece)), asyncio.timeout(_SECONDS):
+        with pytest.raises(Disconnected):
+            await read(Reader(Input(reading), _SECONDS, 0.05))
 
 
 async def test_a_fast_client_leaves_others_their_turn() -> None:
@@ -196,19 +178,15 @@ async def test_a_fast_client_leaves_others_their_turn() -> None:
     assert turns > 100
 
 
-async def test_a_client_that_reads_slowly_is_given_up() -> None:
+async def test_a_client_that_reads_slowly_is_given_up(pipe: tuple[int, int]) -> None:
     """Each part that it reads does not buy it the whole time again."""
-    reading, writing = os.pipe()
+    reading, writing = pipe
 
     async def sip() -> None:
         while True:
             os.read(reading, 4096)
             await asyncio.sleep(0.005)
 
-    try:
-        async with running(sip()):
-            with pytest.raises(Disconnected, match="too slow"):
-                await Output(writing, 0.1).write(bytes(50_000_000))
-    finally:
-        os.close(reading)
-        os.close(writing)
+    async with running(sip()):
+        with pytest.raises(Disconnected, match="too slow"):
+            await Output(writing, 0.1).write(bytes(50_000_000))

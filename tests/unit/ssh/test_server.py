@@ -75,24 +75,20 @@ def _request(**values: str) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
-async def test_another_account_is_not_answered(tmp_path: Path) -> None:
+async def test_another_account_is_not_answered(tmp_path: Path, pipe: tuple[int, int]) -> None:
     """Whoever may ask can be any user with a key."""
     request = _request(verb="serve", fingerprint=_KEY, command="sh")
-    reading, writing = os.pipe()
-    try:
-        async with _serving(tmp_path, frozenset({os.geteuid() + 1})) as path:
-            assert await asyncio.to_thread(_ask, path, request, [reading, writing, writing]) == b""
-        os.set_blocking(reading, False)
-        with pytest.raises(BlockingIOError):
-            os.read(reading, 1)
-    finally:
-        os.close(reading)
-        os.close(writing)
+    reading, writing = pipe
+    async with _serving(tmp_path, frozenset({os.geteuid() + 1})) as path:
+        assert await asyncio.to_thread(_ask, path, request, [reading, writing, writing]) == b""
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 1)
 
 
-async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
+async def test_a_command_is_answered_with_its_status(tmp_path: Path, pipe: tuple[int, int]) -> None:
     """Its message is on the standard error that came with the request; the descriptors are closed afterwards."""
-    reading, writing = os.pipe()
+    reading, writing = pipe
     request = _request(verb="serve", fingerprint=_KEY, command="sh")
     before = _open_descriptors()
     counted = _sessions("other", "refused")
@@ -106,8 +102,6 @@ async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
     assert _sessions("other", "refused") == counted + 1
     assert os.read(reading, 1000).startswith(b"towpath: expected git-lfs-authenticate or git-lfs-transfer")
     await until(lambda: _open_descriptors() <= before + 1)
-    os.close(reading)
-    os.close(writing)
 
 
 @pytest.mark.parametrize(

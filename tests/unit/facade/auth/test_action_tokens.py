@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import jwt
 import pytest
@@ -18,6 +19,7 @@ KEY = "k" * 32
 TOKENS = ActionTokens(SecretStr(KEY))
 OID = "a" * 64
 PERMIT = ActionGrant(Operation.UPLOAD, "demo/assets", 7, OID, 12, "alice")
+CLAIMS = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
 
 
 def _later(seconds: int = 60) -> int:
@@ -34,15 +36,9 @@ def _check(
     return TOKENS.check(headers, own=own, operation=operation, repository=name, oid=oid)
 
 
-def _refused(
-    *headers: str,
-    own: Sequence[str] = (),
-    operation: Operation = Operation.UPLOAD,
-    name: str = "demo/assets",
-    oid: str = OID,
-) -> str:
+def _refused(*headers: str, **asked: Any) -> str:  # noqa: ANN401 - those of _check
     with pytest.raises(PermissionDenied) as caught:
-        _check(*headers, own=own, operation=operation, name=name, oid=oid)
+        _check(*headers, **asked)
     assert caught.value.reason == HttpReason.TOKEN_REFUSED
     return caught.value.message
 
@@ -103,13 +99,12 @@ def test_one_good_token_among_several_is_enough() -> None:
 
 def test_another_key_signs_nothing() -> None:
     """A token with another key, the algorithm `none` or a missing claim is refused, because anybody can make it."""
-    claims = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
-    whole = {**claims, "user": "alice", "exp": _later()}
+    whole = {**CLAIMS, "user": "alice", "exp": _later()}
     assert _check(f"Bearer {jwt.encode(whole, KEY)}") == PERMIT
     assert _refused(f"Bearer {jwt.encode(whole, 'x' * 32)}")
     assert _refused(f"Bearer {jwt.encode(whole, '', algorithm='none')}")
-    assert _refused(f"Bearer {jwt.encode({**claims, 'user': 'alice'}, KEY)}")
-    assert _refused(f"Bearer {jwt.encode({**claims, 'exp': _later()}, KEY)}")
+    assert _refused(f"Bearer {jwt.encode({**CLAIMS, 'user': 'alice'}, KEY)}")
+    assert _refused(f"Bearer {jwt.encode({**CLAIMS, 'exp': _later()}, KEY)}")
 
 
 @given(
@@ -202,8 +197,7 @@ def test_a_credential_survives_the_change_of_the_key() -> None:
 @pytest.mark.parametrize("credential", ["", "x", "a" * 40, 7, ["x"]])
 def test_an_odd_credential_is_refused(credential: object) -> None:
     """A signed token with a credential that no facade has encrypted opens nothing, and is no error of the service."""
-    claims = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
-    token = jwt.encode({**claims, "user": "alice", "exp": _later(), "credential": credential}, KEY)
+    token = jwt.encode({**CLAIMS, "user": "alice", "exp": _later(), "credential": credential}, KEY)
     if credential:
         assert _refused(f"Bearer {token}")
     else:

@@ -1,0 +1,15 @@
+"""What more than one of these files uses."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """The ends of a pipe: the one to read from, and the one to write to."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
