@@ -154,5 +154,5 @@ async def callers() -> AsyncIterator[Callers]:
 
 @pytest.fixture
 def caller(cache: RunningCache, callers: Callers) -> Caller:
-    """Who may read at the cache."""
+    """Somebody who may read at the cache."""
     return callers(cache)

@@ -58,8 +58,7 @@ async def test_without_a_right_nothing_is_got(office: Office) -> None:
         expected = await directly.batch("download", (oid_of(data), len(data)))
         assert (refused.status_code, refused.json()["message"]) == (expected.status_code, expected.json()["message"])
         assert refused.status_code in (403, 404)
-        action = await alice.action("download", oid_of(data), len(data))
-        assert action is not None
+        action = await alice.offered("download", data)
         assert (await carol.http.get(action.href)).status_code == 403
         base, _, oid = action.href.rpartition("/objects/")
         other = f"{base.removesuffix(office.place.name)}studio/another/objects/{oid}"
@@ -119,8 +118,7 @@ async def test_an_upload_of_another_length_is_refused(office: Office) -> None:
     data = content("measured", 10_000)
     async with office.client() as alice:
         for wrong in (data[:-1], data + b"!"):
-            action = await alice.action("upload", oid_of(data), len(data))
-            assert action is not None
+            action = await alice.offered("upload", data)
             answer = await alice.put(action, wrong, len(wrong))
             assert answer.status_code == 400, answer.text
 

@@ -1,7 +1,7 @@
 """One stack of real services for all tests of this folder; each test has a repository of its own."""
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from services.common.rpc.client import ServiceClient
 from tests.service.facade.inner_failures import Running, Scripted, running_scripted
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Action, Client, basic
+from tests.support.issuer import Issuer, running_issuer
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
@@ -118,6 +119,13 @@ async def new_place(facade: RunningFacade, inner: Inner, *, public: bool = False
 async def place(facade: RunningFacade, inner: Inner) -> Place:
     """A repository, for one test."""
     return await new_place(facade, inner)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer whose keys no service has read."""
+    with running_issuer() as running:
+        yield running
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Asking:
 
 @pytest.fixture
 def known() -> access.AuthenticateResponse:
-    """What the lock service says of alice's token, which a test may give another form."""
+    """The answer about alice's token, which a test may give another form."""
     return NOW
 
 

@@ -174,6 +174,8 @@ async def action_of_an_ended_access(case: Refusal) -> httpx.Response:
 
 ANOTHER_REF = batch("bob", "upload", ref="refs/heads/main")
 NO_GRANT = batch("carol")
+NO_TOKEN = request("GET", "locks", headers={"Authorization": "Digest x"})
+NO_SUCH_LOCK = request("POST", "locks/987654321/unlock", "alice", json={})
 # Each with the status, the words of the rule or message, the user, and the source of the credential.
 CASES: dict[str, tuple[Ask, int, str, str, str]] = {
     "unknown-token": (unknown_token, 401, "the token is not valid", "", "unknown"),
@@ -194,22 +196,10 @@ CASES: dict[str, tuple[Ask, int, str, str, str]] = {
 }
 # Of these the answer alone is known, because it is decided beside the access.
 UNDECIDED: dict[str, tuple[Ask, int, str, str, str]] = {
-    "no-token": (
-        request("GET", "locks", headers={"Authorization": "Digest x"}),
-        401,
-        "credentials are",
-        "",
-        "anonymous",
-    ),
+    "no-token": (NO_TOKEN, 401, "credentials are", "", "anonymous"),
     "unlock-of-another": (unlock_by_bob(force=False), 403, "LOCK_NOT_OWNED", "bob", "token laptop"),
     "forced-unlock": (unlock_by_bob(force=True), 403, "FORCE_NOT_ALLOWED", "bob", "token laptop"),
-    "no-such-lock": (
-        request("POST", "locks/987654321/unlock", "alice", json={}),
-        404,
-        "no such lock",
-        "alice",
-        "token laptop",
-    ),
+    "no-such-lock": (NO_SUCH_LOCK, 404, "no such lock", "alice", "token laptop"),
     "no-action-token": (request("GET", f"objects/{'0' * 64}"), 403, "TOKEN_REFUSED", "", "anonymous"),
     "no-route": (request("GET", "nothing", "alice"), 404, "nothing is served", "", "anonymous"),
 }

@@ -36,17 +36,12 @@ async def test_bad_credentials_are_slowed_all_the_same(scripted: Running, reply:
     """A facade counts for itself where the lock service is of the version before, and tells again and again."""
     inner, facade = scripted
     inner.fail("Authenticate", Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid"))
-    told: list[int] = []
-
-    async def answer(request: access.CountFailedLoginsRequest) -> Message:
-        told.append(request.failed[0].count)
-        if reply is None:
-            raise Unimplemented(Reason.UNIMPLEMENTED, "CountFailedLogins is not implemented")
-        return reply
-
-    inner.answers["CountFailedLogins"] = answer
+    inner.fail("CountFailedLogins", Unimplemented(Reason.UNIMPLEMENTED, "CountFailedLogins is not implemented"))
+    if reply is not None:
+        inner.reply("CountFailedLogins", reply)
+    told = inner.record("CountFailedLogins")
     async with client_of(facade) as client:
         statuses = [(await client.locks()).status_code for _ in range(12)]
     assert statuses == [401] * 10 + [429] * 2
     await until(lambda: len(told) >= 2)
-    assert told[-1] == 10
+    assert told[-1].failed[0].count == 10

@@ -1,7 +1,7 @@
 """An issuer changes its keys while clients work, through two facades with a lock service of their own each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,19 +12,12 @@ from tests.service.facade.conftest import Inner, Place
 from tests.service.locks.issuers import add_issuer, allow
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Client
-from tests.support.issuer import Issuer, running_issuer
+from tests.support.issuer import Issuer
 from tests.support.locks import serving_locks
 
 REF = "refs/heads/main"
 CLIENTS = 4
 ROUNDS = 20
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    """An issuer whose keys no service has read."""
-    with running_issuer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """JSON Web Tokens and sign-in over HTTP, through the real facade, lock service and storage."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -21,13 +21,6 @@ ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    """An issuer of its own for each test."""
-    with running_issuer() as running:
-        yield running
-
-
-@pytest.fixture
 async def programs(place: Place, issuer: Issuer) -> str:
     """The name of the issuer, whose programs may write their own ref in the repository."""
     name = f"ci-{place.repository_id}"
@@ -44,8 +37,12 @@ def program(issuer: Issuer, ref: str, **claims: Any) -> str:  # noqa: ANN401 - c
 async def exchange(facade: RunningFacade, token: str, *, address: str = "", **fields: str) -> httpx.Response:
     """Ask for a token of ours, from an address behind a proxy."""
     form = {"grant_type": EXCHANGE, "subject_token": token, "subject_token_type": ID_TOKEN, **fields}
+    return await _posted(f"{facade.origin}/-/token", form, address)
+
+
+async def _posted(url: str, form: dict[str, str], address: str) -> httpx.Response:
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        return await http.post(f"{facade.origin}/-/token", data=form, headers=_from(address))
+        return await http.post(url, data=form, headers={"X-Forwarded-For": address} if address else {})
 
 
 @pytest.mark.usefixtures("programs")
@@ -160,14 +157,9 @@ async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner, http: ht
     assert (await http.get(f"{facade.origin}/-/token")).status_code == 405
 
 
-def _from(address: str) -> dict[str, str]:
-    return {"X-Forwarded-For": address} if address else {}
-
-
 async def revoke(facade: RunningFacade, *, address: str = "", **form: str) -> httpx.Response:
     """End a token, from an address behind a proxy."""
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        return await http.post(f"{facade.origin}/-/revoke", data=form, headers=_from(address))
+    return await _posted(f"{facade.origin}/-/revoke", form, address)
 
 
 async def asked(origin: str, place: Place, token: str) -> int:

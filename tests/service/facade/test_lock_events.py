@@ -264,10 +264,8 @@ async def test_a_lock_service_that_is_replaced_is_not_noticed(
     url = await postgres.create_database()
     (tmp_path / "one").mkdir()
     async with running_locks(url, tmp_path / "one") as one:
-        token = await one.add_token("admin")
         repository_id = await one.add_repository("studio/film", public=True)
         user = await one.add_user("alice")
-        assert token
         seen: list[SentEvent] = []
         async with AsyncExitStack() as streams:
             first = AsyncExitStack()

@@ -23,7 +23,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.receiver import answer, running_receiver
 from tests.support.storage import RunningStorage, running_storage
 from tests.support.tabs import cookie_of
-from tests.support.waiting import until_answer
+from tests.support.waiting import until, until_answer
 
 Reply = TypeVar("Reply")
 
@@ -357,11 +357,7 @@ async def test_failed_deliveries_are_made_anew(site: Site, root: Visitor) -> Non
         again = await root.submit(path, delivery=delivery)
         assert path_of(again) == path
         assert "1 delivery is made anew" in await root.page(again.headers["location"])
-
-        async def attempts() -> int:
-            return len(receiver.requests)
-
-        await until_answer(2, attempts)
+        await until(lambda: len(receiver.requests) == 2)
         await until_answer(1, failed)
         receiver.otherwise = answer(204)
         await root.submit(path)

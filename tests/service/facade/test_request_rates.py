@@ -21,7 +21,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from services.common.errors import Reason, Unavailable
 from services.facade.clients import rate_leases
 from tests.service.facade.conftest import Inner
-from tests.service.facade.inner_failures import Scripted, check_error, client_of
+from tests.service.facade.inner_failures import Running, check_error, client_of
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Client, basic, content, oid_of
 from tests.support.locks import serving_locks
@@ -175,20 +175,14 @@ async def test_refusals_are_counted(inner: Inner, facades: Sequence[RunningFacad
         assert counted() - before == 3
 
 
-async def test_without_an_answer_every_request_passes(scripted: tuple[Scripted, RunningFacade]) -> None:
+async def test_without_an_answer_every_request_passes(scripted: Running) -> None:
     """A rate that is not known bars nobody: authentication fails in an outage anyway."""
     inner, facade = scripted
     limited = access.AuthenticateResponse(user_id=1, user_name="alice", requests_per_hour=SLOW)
     inner.reply("Authenticate", limited)
     inner.reply("ListLocks", locks.ListLocksResponse())
-    asked = 0
-
-    async def fail(_request: object) -> access.TakeRateResponse:
-        nonlocal asked
-        asked += 1
-        raise Unavailable(Reason.UNAVAILABLE, "the database does not answer")
-
-    inner.answers["TakeRate"] = fail
+    inner.fail("TakeRate", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
+    asked = inner.record("TakeRate")
     async with client_of(facade) as client:
         assert await _statuses([client] * 20) == {200: 20}
     assert asked

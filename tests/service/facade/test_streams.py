@@ -9,7 +9,7 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.facade.auth.action_tokens import Operation
-from tests.service.facade.inner_failures import DATA, OID, Running, action_of, check_error
+from tests.service.facade.inner_failures import DATA, Running, action_of, check_error
 from tests.support.loop import never
 
 
@@ -69,29 +69,6 @@ async def test_a_download_without_a_right_header_is_a_502(
 
     inner.answers["ReadObject"] = read
     check_error(await action_of(facade, Operation.DOWNLOAD).get(), 502)
-
-
-async def test_a_small_upload_is_written_again_after_an_outage(scripted: Running) -> None:
-    """The client sees nothing of a restart of storage."""
-    inner, facade = scripted
-    attempts = []
-
-    async def write(request: storage.WriteWholeObjectRequest) -> storage.WriteWholeObjectResponse:
-        attempts.append(request.data)
-        if len(attempts) < 3:
-            raise Unavailable(Reason.UNAVAILABLE, "away")
-        return storage.WriteWholeObjectResponse(object=storage.Object(oid=OID, size=len(DATA)))
-
-    inner.answers["WriteWholeObject"] = write
-    assert (await action_of(facade, Operation.UPLOAD).put(DATA)).status_code == 200
-    assert attempts == [DATA] * 3
-
-
-async def test_an_upload_without_a_whole_reply_is_a_502(scripted: Running) -> None:
-    """Nobody says that it is stored."""
-    inner, facade = scripted
-    inner.reply("WriteWholeObject", storage.WriteWholeObjectResponse())
-    check_error(await action_of(facade, Operation.UPLOAD).put(DATA), 502)
 
 
 @pytest.mark.parametrize("size", [100, 2_500_000, 9_000_000])

@@ -1,4 +1,4 @@
-"""What more than one of these files uses."""
+"""Fixtures that several of these files use."""
 
 import os
 from collections.abc import Iterator

@@ -78,12 +78,6 @@ def test_of_several_values_that_of_the_outermost_proxy_counts() -> None:
     assert one.scheme == "http"
 
 
-@pytest.mark.parametrize("scheme", ["HTTPS", " https "])
-def test_the_scheme_may_be_written_in_any_way(scheme: str) -> None:
-    """As headers are."""
-    assert _seen("10.0.0.1", ("x-forwarded-proto", scheme)).scheme == "https"
-
-
 @pytest.mark.parametrize(
     ("given", "prefix"), [("/lfs", "/lfs"), ("/lfs/", "/lfs"), ("/a/b_c.d~e-f%20", "/a/b_c.d~e-f%20")]
 )
@@ -117,10 +111,17 @@ def test_a_malformed_prefix_is_ignored(prefix: str) -> None:
     assert resolve_client("10.0.0.1", "http", headers, TRUSTED).prefix == ""
 
 
-@pytest.mark.parametrize("scheme", ["ftp", "javascript", "https://evil.example", ""])
-def test_a_malformed_scheme_is_ignored(scheme: str) -> None:
-    """That of the connection stands."""
-    assert _seen("10.0.0.1", ("x-forwarded-proto", scheme)).scheme == "http"
+@pytest.mark.parametrize(
+    ("given", "scheme"),
+    [
+        ("HTTPS", "https"),
+        (" https ", "https"),
+        *((wrong, "http") for wrong in ("ftp", "x", "https://evil.example", "")),
+    ],
+)
+def test_a_scheme_may_be_written_in_any_way(given: str, scheme: str) -> None:
+    """As headers are; where it is malformed, that of the connection stands."""
+    assert _seen("10.0.0.1", ("x-forwarded-proto", given)).scheme == scheme
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 65, "ü"])
