@@ -53,7 +53,7 @@ class Table:
 async def _relayed(table: Table, direct: DirectStorage) -> None:
     service = direct.service
     async with table.row("batch of 1,000 objects"):
-        await direct.stat(1, *(os.urandom(32).hex() for _ in range(1000)), intent=pb.INTENT_READ)
+        await service.stat(1, *((os.urandom(32).hex(), 0) for _ in range(1000)), intent=pb.INTENT_READ)
     small, large = some_bytes(_MEBIBYTE), some_bytes(23 * _MEBIBYTE)
     async with table.row("upload of 1 MiB, relayed"):
         oid = await service.write(1, small)

@@ -134,7 +134,8 @@ class Client:
 
     async def download(self, oid: str, size: int) -> httpx.Response:
         """Download an object: batch, then GET, whose answer is returned."""
-        action = await self.offered("download", oid, size)
+        action = await self.action("download", oid, size)
+        assert action is not None, f"no download of {oid} is offered"
         return await self.http.get(action.href, headers=action.header)
 
     async def lock(self, path: str) -> httpx.Response:

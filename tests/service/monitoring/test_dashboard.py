@@ -46,7 +46,7 @@ async def _work(services: Services, number: int) -> None:
     data, other = content(f"panel {number}", 1_000), content(f"other {number}", 1_000)
     async with services.client("alice") as alice, services.client("bob") as bob:
         await alice.upload(data)
-        action = await alice.offered("upload", oid_of(other), len(other))
+        action = await alice.offered("upload", other)
         await alice.put(action, data, len(data))
         await alice.download(oid_of(data), len(data))
         for path in (f"kept{number}.psd", f"own{number}.psd", f"forced{number}.psd"):

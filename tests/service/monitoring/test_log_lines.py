@@ -40,7 +40,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
     """By its id: who, where, what, how many, how much, how long, and how it ended (trap-34)."""
     data = content("told", 2_000)
     async with services.client("alice") as alice:
-        action = await alice.offered("upload", oid_of(data), len(data))
+        action = await alice.offered("upload", data)
         alice.http.headers["X-Request-Id"] = "told-upload"
         assert (await alice.put(action, data, len(data))).status_code == 200
         alice.http.headers["X-Request-Id"] = "told-download"
@@ -125,7 +125,7 @@ async def _misuse(services: Services) -> list[str]:
                     )
     async with services.client("alice") as alice:
         data = content("misuse", 100)
-        action = await alice.offered("upload", oid_of(data), 100)
+        action = await alice.offered("upload", data)
         assert (await alice.put(action, b"x" * 100, 100)).status_code == 400
         wrong = action.header["X-Towpath-Token"][:-1] + "_"
         assert (await alice.http.put(action.href, content=data, headers={"X-Towpath-Token": wrong})).status_code == 403
@@ -149,7 +149,7 @@ async def _break_storage(services: Services) -> None:
     data = content("broken", 100)
     async with services.client("alice") as alice:
         assert (await alice.upload(data)).status_code == 200
-        action = await alice.offered("download", oid_of(data), 100)
+        action = await alice.offered("download", data)
         database = await asyncpg.connect(services.database_url.get_secret_value())
         try:
             await database.execute("ALTER TABLE storage.contents RENAME TO hidden")

@@ -52,7 +52,7 @@ async def test_objects_move_the_series_by_what_was_done(services: Services) -> N
     async with services.client("alice") as alice:
         before = await services.scrape_all()
         assert (await alice.upload(good)).status_code == 200
-        action = await alice.offered("upload", oid_of(bad), len(bad))
+        action = await alice.offered("upload", bad)
         assert (await alice.put(action, good, len(good))).status_code == 400
         assert (await alice.download(oid_of(good), len(good))).content == good
         moved = await _moved(services, before)
@@ -111,7 +111,7 @@ async def test_bytes_that_are_gone_are_counted_where_they_are_read(services: Ser
         await alice.upload(data)
         path = stored_path(services.folder / "bytes", oid_of(data))
         await asyncio.to_thread(path.unlink)
-        action = await alice.offered("download", oid_of(data), len(data))
+        action = await alice.offered("download", data)
         before = await services.scrape("storage")
         assert (await alice.http.get(action.href, headers=action.header)).status_code == 502
         response = await alice.batch("download", (oid_of(data), len(data)))

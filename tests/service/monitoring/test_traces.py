@@ -40,7 +40,7 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
     """The facade's span, storage's below it, and below that one for each SQL statement, all with the request id."""
     data = content("traced", 5_000)
     async with traced_services.client("alice") as alice:
-        action = await alice.offered("upload", oid_of(data), len(data))
+        action = await alice.offered("upload", data)
         alice.http.headers["X-Request-Id"] = "traced-upload"
         assert (await alice.put(action, data, len(data))).status_code == 200
     arrived = {"upload", "/towpath.storage.v1.StorageService/WriteWholeObject"}
@@ -74,7 +74,7 @@ async def test_a_trace_goes_on_from_the_caller_and_a_failure_is_marked(
         assert (await alice.lock("traced.psd")).status_code == 201
         assert (await alice.lock("traced.psd")).status_code == 409
         assert (await alice.upload(data)).status_code == 200
-        action = await alice.offered("download", oid_of(data), len(data))
+        action = await alice.offered("download", data)
         path = stored_path(traced_services.folder / "bytes", oid_of(data))
         path.unlink()
         path.symlink_to(path.name)
@@ -96,7 +96,7 @@ async def test_a_download_that_is_given_up_is_told_with_its_id(traced_services: 
     data = content("given up", 64 * 1024**2)
     async with traced_services.client("alice") as alice:
         assert (await alice.upload(data)).status_code == 200
-        action = await alice.offered("download", oid_of(data), len(data))
+        action = await alice.offered("download", data)
         alice.http.headers["X-Request-Id"] = "traced-given-up"
         async with alice.http.stream("GET", action.href, headers=action.header) as response:
             assert response.status_code == 200
@@ -120,7 +120,7 @@ async def test_no_secret_and_no_value_is_in_any_span(traced_services: Services, 
         bob.http.headers["X-Request-Id"] = "traced-secrets"
         lock = (await bob.lock("a-very-secret-path.psd")).json()["lock"]
         assert (await bob.unlock(lock["id"])).status_code == 200
-        action = await bob.offered("upload", oid_of(b"secrets"), 7)
+        action = await bob.offered("upload", b"secrets")
         assert (await bob.put(action, b"secrets", 7)).status_code == 200
     await collector.until(lambda: any(span.name == "upload" for span in collector.of_request("traced-secrets")))
     await collector.until(lambda: any(span.name == "DELETE" or "WITH" in span.name for span in collector.spans))
