@@ -67,7 +67,7 @@ class Upstream:
         self._destinations = Destinations(self._url.host)
         self._connect_seconds = settings.cache_connect_seconds
         self._read_seconds = settings.cache_read_seconds
-        self._failed_at = -math.inf
+        self._failed_at = self._answered_at = -math.inf
 
     @classmethod
     @asynccontextmanager
@@ -89,8 +89,9 @@ class Upstream:
     def is_away(self) -> bool:
         """True after a request that the upstream has not answered, until it answers one, or for half a minute.
 
-        An answer in JSON that it is unavailable is its own, perhaps to something odd, and says nothing of other
-        requests; neither does an upload, or the rest of an answer, that breaks off.
+        One that it left open while it answered others says nothing of them. Neither does an answer in JSON that it is
+        unavailable, which is its own, perhaps to something odd; nor an upload, or the rest of an answer, that breaks
+        off.
         """
         return time.monotonic() < self._failed_at + _AWAY_SECONDS
 
@@ -138,7 +139,7 @@ class Upstream:
         (INVALID_REPLY) where the answer is not HTTP, the request cannot be sent, or the host is at an address to which
         the upstream may not lead; and the errors of `content`.
         """
-        is_answered = False
+        began, is_answered = time.monotonic(), False
         told = httpx.Headers(list(headers))
         told.setdefault("Accept-Encoding", "identity")
         told.setdefault("User-Agent", f"towpath/{version('towpath')}")
@@ -155,19 +156,20 @@ class Upstream:
             ) as response:
                 is_answered = True
                 if response.status_code in AWAY_STATUSES:
-                    self._failed(url, f"status {response.status_code}", trips=is_own and not _is_json(response))
+                    is_common = is_own and not _is_json(response)
+                    self._failed(url, f"status {response.status_code}", began, trips=is_common)
                     raise UpstreamAway(response.headers.get("retry-after", "")[:_MAX_RETRY_CHARACTERS])
                 if is_own:
-                    self._failed_at = -math.inf
+                    self._failed_at, self._answered_at = -math.inf, time.monotonic()
                 yield response
         except _NEVER_SENT as error:
             raise _invalid(type(error).__name__) from error
         except LedAstrayError as error:
             raise _invalid(str(error)) from error
         except httpx.TransportError as error:
-            # One client may cause it: it sends or reads slowly, or sends what is not taken.
+            # One client may cause it: it sends or reads slowly, or sends what is not taken or takes long.
             is_common = isinstance(error, _NOT_CONNECTED) or not (is_answered or isinstance(content, AsyncIterable))
-            self._failed(url, type(error).__name__, trips=is_own and is_common)
+            self._failed(url, type(error).__name__, began, trips=is_own and is_common)
             raise UpstreamAway from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _invalid(type(error).__name__) from error
@@ -175,11 +177,11 @@ class Upstream:
     def _timeout(self, seconds: float | None) -> httpx.Timeout:
         return httpx.Timeout(seconds or self._read_seconds, connect=self._connect_seconds)
 
-    def _failed(self, url: httpx.URL, problem: str, *, trips: bool) -> None:
+    def _failed(self, url: httpx.URL, problem: str, began: float, *, trips: bool) -> None:
         # Of the URL only the host, because the rest of a signed one is a credential.
         _log.warning("the upstream does not answer", host=url.host, problem=problem)
         metrics.UPSTREAM_ERRORS.labels("away").inc()
-        if trips:
+        if trips and self._answered_at < began:
             self._failed_at = time.monotonic()
 
 

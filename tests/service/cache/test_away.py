@@ -227,6 +227,35 @@ async def test_what_one_client_may_cause(upstream: ScriptedUpstream, tmp_path: P
     assert await is_away_after(other, "PUT", "/store/x", sent()), "nobody listens any more"
 
 
+async def test_one_request_without_an_answer(tmp_path: Path) -> None:
+    """An upstream that is silent on one request is away only if it has answered no other since."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for line in reader:
+            if line.startswith(b"GET /quick "):
+                writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        origin = "http://127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+        values = {"cache_upstream": origin, "cache_directory": tmp_path}
+        async with Upstream.open(CacheSettings.model_validate(values)) as tried:
+
+            async def ask(path: str) -> None:
+                async with tried.request("GET", tried.url(path), [], seconds=0.5):
+                    pass
+
+            for others in (True, False):
+                long = asyncio.create_task(ask("/long"))
+                # From here on the long one has begun.
+                await asyncio.sleep(0)
+                if others:
+                    await ask("/quick")
+                with pytest.raises(UpstreamAway):
+                    await long
+                assert tried.is_away is not others
+
+
 @pytest.mark.parametrize("cache_settings", [{"cache_right_seconds": 0}])
 async def test_a_store_that_is_away_takes_nothing_else_along(
     upstream: ScriptedUpstream, cache: RunningCache, caller: Caller
