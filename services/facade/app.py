@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from services.common.errors import NotFound, ServiceError
+from services.common.errors import NotFound, PermissionDenied, ServiceError
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
@@ -23,7 +23,7 @@ from services.facade.clients.services import ServiceClients
 from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
 from services.facade.middleware.body_drain import BodyDrain
-from services.facade.middleware.concurrency_limit import ConcurrencyLimit, Slots, watches_of
+from services.facade.middleware.concurrency_limit import VERIFY_LOCKS, ConcurrencyLimit, Slots, watches_of
 from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
@@ -56,6 +56,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     sign_in.router,
 )
 _DESCRIPTION = "/openapi.json"
+_WITHOUT_REPOSITORY = ("/objects/batch", "/locks", VERIFY_LOCKS)
 
 
 def create_app(
@@ -147,13 +148,16 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
 
 def _routing_error(request: Request, error: HTTPException) -> ServiceError:
     """Return the error for a path, or a method of a path, that Starlette's router does not know."""
+    path = request.scope["path"]
     if error.status_code == 405:
-        return method_not_allowed(request.method, _methods_of(request.url.path))
-    return NotFound(HttpReason.ROUTE_NOT_FOUND, "nothing is served at this address")
-
-
-def _is_interface(path: str) -> bool:
-    return path == _DESCRIPTION or bool(_methods_of(path))
+        return method_not_allowed(request.method, _methods_of(path))
+    message = "nothing is served at this address"
+    if path in _WITHOUT_REPOSITORY:
+        message = f"this address lacks the repository: expected /REPOSITORY{path}"
+    # From 404 there, git-lfs concludes for good that no repository of the host has locks (client-8).
+    if path.endswith(VERIFY_LOCKS):
+        return PermissionDenied(HttpReason.ROUTE_NOT_FOUND, message)
+    return NotFound(HttpReason.ROUTE_NOT_FOUND, message)
 
 
 def _methods_of(path: str) -> set[str]:

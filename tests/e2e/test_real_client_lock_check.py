@@ -44,3 +44,26 @@ def test_a_push_with_bad_credentials_says_what_is_wrong(checks: str | None, stri
         assert "the credentials are not valid" in said
         assert _ADVICE not in said
     assert clone.git("config", "--get", setting, check=False).stdout.strip() == (checks or "")
+
+
+def test_an_address_that_lacks_the_repository(strict: Stack, tmp_path: Path) -> None:
+    """A user who corrects it is still kept from pushing over the lock of another."""
+    alice, bob = (
+        Workspace(tmp_path / user, user, strict.tokens[user], origin=strict.origin) for user in ("alice", "bob")
+    )
+    first = shared_repository(alice, tmp_path / "remote.git", lfs_url=strict.base_url)
+    first.commit({"locked.dat": content("locked", 1_000)})
+    first.git("push", "origin", "main")
+    first.lfs("lock", "locked.dat")
+    clone = bob.clone(tmp_path / "remote.git", lfs_url=strict.base_url)
+    clone.git("switch", "--create", "bob")
+    clone.commit({"locked.dat": content("changed", 1_000)})
+    clone.git("config", "lfs.locksverify", "true")
+    clone.git("config", "lfs.url", strict.origin)
+    pushed = clone.git("push", "origin", "bob", check=False)
+    assert pushed.returncode != 0
+    assert "lacks the repository" in pushed.stderr
+    clone.git("config", "lfs.url", strict.base_url)
+    pushed = clone.git("push", "origin", "bob", check=False)
+    assert pushed.returncode != 0
+    assert "alice" in pushed.stdout + pushed.stderr

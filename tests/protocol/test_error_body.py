@@ -47,6 +47,15 @@ def test_unknown_addresses_are_404_with_an_error_body(alice: Client, dialect: Di
     assert alice.speaking(dialect).send(method, origin + path, headers=headers).status_code == 404
 
 
+@pytest.mark.parametrize("path", ["/objects/batch", "/locks", "/locks/verify", "/%ff/locks/verify"])
+def test_an_address_without_a_repository(alice: Client, path: str) -> None:
+    """Its error says so; on `locks/verify` a 404 would end git-lfs' checks of locks for good (client-8)."""
+    origin = alice.base_url.removesuffix("/demo/assets")
+    answer = alice.send("POST", origin + path, headers=alice.headers(body=True), content=b"{}")
+    assert answer.status_code == (403 if path.endswith("/locks/verify") else 404)
+    assert ("lacks the repository" in answer.json()["message"]) != path.startswith("/%ff")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [

@@ -18,8 +18,8 @@ from services.facade.web.http_settings import HttpSettings
 # Health probes must be answered above all while the facade is overloaded.
 _UNLIMITED = ("/healthz", "/readyz")
 _RETRY_SECONDS = "1"
-# From 429 here, git-lfs concludes that there is no locking, and tells its user to disable the check (trap-44).
-_PATIENT = "/locks/verify"
+VERIFY_LOCKS = "/locks/verify"
+"""The end of the addresses from whose 429 git-lfs concludes that there is no locking (trap-44)."""
 _LOOK_SECONDS = 0.25
 # So long a request waits for one of the slots of `held_slot`.
 _HELD_WAIT_SECONDS = 2.0
@@ -218,7 +218,7 @@ class ConcurrencyLimit:
         if scope["path"] in _UNLIMITED:
             await self._app(scope, receive, send)
             return
-        wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
+        wait_seconds = self._verify_wait_seconds if scope["path"].endswith(VERIFY_LOCKS) else 0.0
         slot = scope["state"]["slot"] = Slot(self._slots, wait_seconds)
         try:
             if network := client_network(client_of(scope).address, self._trusted):
