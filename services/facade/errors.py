@@ -97,9 +97,7 @@ _TOLD = {
     503: "the service is not available for the moment",
     504: "an inner service did not answer in time",
 }
-# git-lfs knows the interface's own headers; a browser would ask its user for a password.
-_NO_STANDARD_AGENTS = ("git-lfs/", "Mozilla/")
-_STANDARD_AGENT = "Mercurial"
+_BROWSERS = "Mozilla/"
 _RETRY_SECONDS = {423: "1", 429: "10", 503: "5"}
 
 _log = get_logger(__name__)
@@ -160,7 +158,6 @@ class ErrorRenderer:
         internal failure reveals nothing internal; the message of a 5xx names the request id, because clients show
         nothing else.
         """
-        area = _area_of(scope)
         status, message = self.tell(error, scope)
         standing = error.detail if isinstance(error.detail, lock_service_pb2.Lock) else None
         failures = error.detail.failures if isinstance(error.detail, BatchReply) else ()
@@ -174,7 +171,7 @@ class ErrorRenderer:
         )
         response = json_response(body, dialect_of(scope), status=status)
         if status == 401:
-            for name in _challenges(Headers(scope=scope), area):
+            for name in _challenges(Headers(scope=scope)):
                 response.headers[name] = self._challenge
         if status in _RETRY_SECONDS:
             response.headers["Retry-After"] = error.metadata.get("retry_after", _RETRY_SECONDS[status])
@@ -212,17 +209,14 @@ def _area_of(scope: Scope) -> Area:
     return area
 
 
-def _challenges(headers: Headers, area: Area) -> Iterator[str]:
+def _challenges(headers: Headers) -> Iterator[str]:
     """Yield the headers in which a 401 names the scheme and the realm.
 
-    The standard header makes a browser ask for a password. The interface therefore has its own headers, and batch and
-    locks omit the standard header for clients that know them. Mercurial calls itself git-lfs and needs the standard
-    header all the same.
+    Libraries of HTTP know the standard header alone, but it makes a browser ask for a password.
     """
     yield from (spoken.challenge for spoken in media_types.DIALECTS)
-    agent = headers.get("user-agent", "")
-    knows_ours = agent.startswith(_NO_STANDARD_AGENTS) or media_types.is_named(headers.getlist("accept"))
-    if area not in (Area.BATCH, Area.LOCKS) or _STANDARD_AGENT in agent or not knows_ours:
+    is_browser = headers.get("user-agent", "").startswith(_BROWSERS)
+    if not is_browser or media_types.is_named(headers.getlist("accept")):
         yield "WWW-Authenticate"
 
 

@@ -87,7 +87,7 @@ def _headers(status: int) -> dict[str, Any]:
     names = {"X-Request-Id": "ties this answer to the log lines of every service"}
     if status == 401:
         names |= {dialect.challenge: "the scheme and the realm" for dialect in DIALECTS}
-        names["WWW-Authenticate"] = "the same, for a client that does not name one of the media types in Accept"
+        names["WWW-Authenticate"] = "the same, but not for browsers"
     if status == 509:
         names["Retry-After"] = "after how many seconds the next day (UTC) begins"
     if status in (423, 429, 503):

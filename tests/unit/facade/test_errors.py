@@ -116,14 +116,6 @@ def test_no_lock_call_but_for_an_unknown_lock_is_answered_404_or_501() -> None:
     assert found == {Reason.LOCK_NOT_FOUND}
 
 
-def test_a_401_names_scheme_and_realm_under_both_names() -> None:
-    """A 401 has no WWW-Authenticate, because browsers would ask for a password (docs/protocol.md, "Authentication")."""
-    response, _ = _render(Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed"))
-    assert response.headers["blob-authenticate"] == 'Basic realm="Towpath"'
-    assert response.headers["lfs-authenticate"] == 'Basic realm="Towpath"'
-    assert "www-authenticate" not in response.headers
-
-
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
