@@ -16,8 +16,8 @@ from services.facade.web.forwarded_headers import client_of
 from services.facade.web.request_log import add_log_fields
 from services.facade.web.sign_in_schemas import ExchangedToken, SignIns, TokenExchange, TokenRevocation
 
-# A JSON Web Token has 8 KiB at most, and a form may escape each of its bytes.
-_MAX_BYTES = 32 * 1024
+# A JSON Web Token has 16 KiB at most, and a form may escape each of its bytes.
+_MAX_BYTES = 64 * 1024
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.ELSEWHERE), tags=["sign-in"])
 

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from services.locks.issuers.refusal import refused
 
-MAX_TOKEN_BYTES = 8_192
+MAX_TOKEN_BYTES = 16 * 1024
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
 # The beginning of a JSON object in base64url, `{"`, by which a token is known that is too long to be decoded.
@@ -42,7 +42,10 @@ def is_json_web_token(credential: str) -> bool:
 def parse(token: str) -> Unverified:
     """Return the parts of a token that `is_json_web_token` accepts. Raises `Unauthenticated` (BAD_CREDENTIALS)."""
     if len(token) > MAX_TOKEN_BYTES:
-        raise refused(f"the JSON Web Token is longer than {MAX_TOKEN_BYTES} bytes")
+        raise refused(
+            f"the JSON Web Token is longer than {MAX_TOKEN_BYTES} bytes; have the issuer name fewer groups in it "
+            "(docs/identity.md)"
+        )
     header, claims, _ = token.split(".")
     parsed = Unverified(_json_object(header) or {}, _json_object(claims) or {})
     if not parsed.claims:
