@@ -51,6 +51,13 @@ def add_issuer(
     client_id: Annotated[
         str, typer.Option(metavar="ID", help="The client by which people sign in with `towpath login`.")
     ] = "",
+    client_secret: Annotated[
+        str,
+        typer.Option(
+            metavar="SECRET",
+            help="The secret of that client, where the issuer asks for one. Everybody can read it.",
+        ),
+    ] = "",
     user_claim: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +81,7 @@ def add_issuer(
         url=issuer,
         audiences=audience or [],
         client_id=client_id,
+        client_secret=client_secret,
         user_claim=by_default if user_claim is None else user_claim,
         groups_claim=groups_claim,
     )

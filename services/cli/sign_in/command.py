@@ -60,7 +60,8 @@ def logout(url: Address, as_json: Json = False) -> None:
         raise CommandError(f"nobody is signed in at {server}")
     _tell_git("reject", removed)
     try:
-        issuers.revoke(issuers.describe(removed.name, removed.issuer, removed.client_id), removed.refresh_token)
+        provider = issuers.describe(removed.name, removed.issuer, removed.client_id, removed.client_secret)
+        issuers.revoke(provider, removed.refresh_token)
     except WebError as error:
         raise CommandError(f"the sign-in is forgotten here, and may go on at the issuer: {error}") from error
     show_record({"server": server, "issuer": removed.name, "user": removed.user}, as_json=as_json)

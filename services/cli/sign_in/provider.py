@@ -23,12 +23,22 @@ _MAX_TOKEN_SECONDS = 366 * 24 * 3_600
 
 
 class Provider(NamedTuple):
-    """An issuer, the client's id there, and its endpoints."""
+    """An issuer, the client's id and secret there, and its endpoints.
+
+    Programs on everybody's computers keep no secret, but some issuers ask for one all the same.
+    """
 
     name: str
     issuer: str
     client_id: str
+    client_secret: str
     endpoints: Mapping[str, Any]
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The fields by which the issuer knows the client at its token endpoint."""
+        secret = {"client_secret": self.client_secret} if self.client_secret else {}
+        return {"client_id": self.client_id, **secret}
 
     def endpoint(self, name: str) -> str:
         """Return the URL of an endpoint. Raises `WebError` if the issuer has none that credentials may go to."""
@@ -67,15 +77,16 @@ def find_provider(server: str, name: str = "") -> Provider:
     if len(found) != 1:
         names = ", ".join(str(entry.get("name")) for entry in found)
         raise WebError(f"{server}: give --issuer, one of {names}" if found else f"{server}: nobody signs in here")
-    return describe(*(_text(server, found[0], field) for field in ("name", "issuer", "client_id")))
+    name, issuer, client_id = (_text(server, found[0], field) for field in ("name", "issuer", "client_id"))
+    return describe(name, issuer, client_id, _text(server, found[0], "client_secret", ""))
 
 
-def describe(name: str, issuer: str, client_id: str) -> Provider:
+def describe(name: str, issuer: str, client_id: str, client_secret: str) -> Provider:
     """Return an issuer with its endpoints. Raises `WebError`."""
     endpoints = get_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if endpoints.get("issuer") != issuer:
         raise WebError(f"{issuer}: its discovery document is that of another issuer")
-    return Provider(name, issuer, client_id, endpoints)
+    return Provider(name, issuer, client_id, client_secret, endpoints)
 
 
 def sign_in_elsewhere(provider: Provider, show: Callable[[Device], None]) -> Tokens:
@@ -103,8 +114,10 @@ def start(provider: Provider, *, offline: bool = True) -> Device:
     scopes = [scope for scope in wanted if scope == "openid" or (isinstance(known, list) and scope in known)]
     fields = {"client_id": provider.client_id, "scope": " ".join(scopes)}
     answer = post_form(provider.endpoint("device_authorization_endpoint"), fields)
+    # Google has the name of the standard's drafts.
+    address = "verification_uri" if "verification_uri" in answer else "verification_url"
     return Device(
-        _text(provider.issuer, answer, "verification_uri"),
+        _text(provider.issuer, answer, address),
         _text(provider.issuer, answer, "verification_uri_complete", ""),
         _text(provider.issuer, answer, "user_code"),
         _text(provider.issuer, answer, "device_code"),
@@ -137,7 +150,7 @@ def wait(provider: Provider, device: Device, *, sleep: Callable[[float], None] =
     """Wait until the person has signed in. Raises `WebError`, also when the person refuses or the code expires."""
     ends_at, interval = time.monotonic() + device.seconds, device.interval
     url = provider.endpoint("token_endpoint")
-    fields = {"grant_type": _DEVICE_CODE, "device_code": device.device_code, "client_id": provider.client_id}
+    fields = {"grant_type": _DEVICE_CODE, "device_code": device.device_code, **provider.client}
     while True:
         sleep(min(interval, _MAX_INTERVAL_SECONDS))
         if time.monotonic() >= ends_at:
@@ -155,7 +168,7 @@ def wait(provider: Provider, device: Device, *, sleep: Callable[[float], None] =
 
 def refresh(provider: Provider, refresh_token: str) -> Tokens:
     """Return new tokens. Raises `WebError`, with `is_refusal` if the person has to sign in again."""
-    fields = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": provider.client_id}
+    fields = {"grant_type": "refresh_token", "refresh_token": refresh_token, **provider.client}
     found = _tokens(post_form(provider.endpoint("token_endpoint"), fields))
     return found if found.refresh_token else found._replace(refresh_token=refresh_token)
 
@@ -188,5 +201,5 @@ def revoke_token(server: str, token: str) -> None:
 def revoke(provider: Provider, refresh_token: str) -> None:
     """End a refresh token at an issuer that can do so (RFC 7009). Raises `WebError`."""
     if refresh_token and "revocation_endpoint" in provider.endpoints:
-        fields = {"token": refresh_token, "token_type_hint": "refresh_token", "client_id": provider.client_id}
+        fields = {"token": refresh_token, "token_type_hint": "refresh_token", **provider.client}
         send_form(provider.endpoint("revocation_endpoint"), fields)

@@ -23,6 +23,7 @@ class SignIn:
     token: str
     expires_at: int
     refresh_token: str
+    client_secret: str = ""
 
 
 def folder() -> Path:

@@ -23,6 +23,7 @@ def sign_in(server: str, provider: issuers.Provider, tokens: issuers.Tokens) -> 
         token=given["access_token"],
         expires_at=int(time.time()) + given["expires_in"],
         refresh_token=tokens.refresh_token,
+        client_secret=provider.client_secret,
     )
 
 
@@ -56,7 +57,7 @@ def forget_token(known: SignIns, found: SignIn, token: str) -> None:
 def _refreshed(known: SignIns, current: SignIn) -> SignIn | None:
     if not current.refresh_token:
         return None
-    provider = issuers.describe(current.name, current.issuer, current.client_id)
+    provider = issuers.describe(current.name, current.issuer, current.client_id, current.client_secret)
     try:
         tokens = issuers.refresh(provider, current.refresh_token)
     except WebError as error:

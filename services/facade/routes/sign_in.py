@@ -31,7 +31,7 @@ router = APIRouter(default_response_class=Response, route_class=endpoints_in(Are
 async def sign_ins(request: Request) -> Response:
     """Answer with the issuers at which people sign in."""
     found = await list_sign_ins(context_of(request).clients)
-    return Response(found.model_dump_json(), media_type="application/json")
+    return Response(found.model_dump_json(exclude_none=True), media_type="application/json")
 
 
 @router.post(

@@ -36,11 +36,12 @@ class ExchangedToken(Body):
 
 
 class SignIn(Body):
-    """An issuer at which people sign in, with the client that they use there."""
+    """An issuer at which people sign in, with the client that they use there, and its secret where it needs one."""
 
     name: str
     issuer: str
     client_id: str
+    client_secret: str | None = None
 
 
 class SignIns(Body):

@@ -40,7 +40,9 @@ class SignInHandlers(AccessHandlers):
         """Return the issuers at which people can sign in."""
         response = pb.ListSignInsResponse()
         for issuer in await self.database.run(list_sign_ins):
-            response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
+            response.sign_ins.add(
+                name=issuer.name, issuer=issuer.url, client_id=issuer.client_id, client_secret=issuer.client_secret
+            )
         return response
 
     async def StartSignIn(self, request: pb.StartSignInRequest, _context: object) -> pb.StartSignInResponse:

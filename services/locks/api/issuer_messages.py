@@ -18,6 +18,7 @@ def new_issuer_of(request: pb.CreateIssuerRequest) -> NewIssuer:
             client_id=request.client_id,
             user_claim=request.user_claim,
             groups_claim=request.groups_claim,
+            client_secret=request.client_secret,
         )
     )
 

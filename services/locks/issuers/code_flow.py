@@ -52,7 +52,7 @@ class Returned(NamedTuple):
 
 
 class CodeFlow:
-    """Lets people sign in at issuers as public clients, which have no secret."""
+    """Lets people sign in at issuers as public clients: who has a secret there keeps it from nobody."""
 
     def __init__(self, database: Database, sign_in: SignIn, keys: KeySets, redemption: Redemption) -> None:
         self._database = database
@@ -110,6 +110,7 @@ class CodeFlow:
             "code": returned.code,
             "redirect_uri": returned.redirect_uri,
             "code_verifier": returned.code_verifier,
+            **({"client_secret": issuer.client_secret} if issuer.client_secret else {}),
         }
         token = await self._redemption.redeem(endpoints.token, fields, asker)
         _check_id_token(token, issuer, nonce=returned.nonce)

@@ -20,6 +20,7 @@ class NewIssuer(NamedTuple):
     client_id: str
     user_claim: str
     groups_claim: str
+    client_secret: str = ""
 
 
 def check_issuer(new: NewIssuer) -> NewIssuer:
@@ -41,6 +42,10 @@ def check_issuer(new: NewIssuer) -> NewIssuer:
         raise InvalidArgument(
             Reason.INVALID_FIELD, "user_claim: expected one with a client_id, as people sign in by it"
         )
+    if new.client_secret:
+        _check_text("client_secret", new.client_secret)
+        if not new.client_id:
+            raise InvalidArgument(Reason.INVALID_FIELD, "client_id: expected one with a client_secret")
     for field in ("user_claim", "groups_claim"):
         check_claim_name(field, getattr(new, field))
     if new.groups_claim and not new.user_claim:

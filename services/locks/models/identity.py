@@ -114,7 +114,8 @@ class Issuer(Record, table=True):
     """An issuer of JSON Web Tokens that are credentials, by OpenID Connect.
 
     `user_claim` and `groups_claim` name the claims with the name of the user and those of the user's groups; without
-    a `user_claim`, its tokens are those of programs only, see `IssuerGrant`. People sign in by `client_id`.
+    a `user_claim`, its tokens are those of programs only, see `IssuerGrant`. People sign in by `client_id`, and by
+    `client_secret` where the issuer asks for one; everybody reads both.
     """
 
     __tablename__ = "issuers"
@@ -124,6 +125,7 @@ class Issuer(Record, table=True):
     url: str = Field(sa_column=text_column(unique=True))
     audiences: list[str] = Field(sa_column=texts_column())
     client_id: str = Field(default="", sa_column=text_column(empty=True))
+    client_secret: str = Field(default="", sa_column=text_column(empty=True))
     user_claim: str = Field(default="", sa_column=text_column(empty=True))
     groups_claim: str = Field(default="", sa_column=text_column(empty=True))
     created_at: datetime = Field(sa_column=moment_column(now=True))

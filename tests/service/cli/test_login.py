@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -25,6 +26,7 @@ class Server:
     origin: str
     answers: dict[str, Any] = field(default_factory=dict)
     drips: bool = False
+    forms: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.answers |= {
@@ -63,7 +65,8 @@ def server() -> Iterator[Server]:
                 self.wfile.flush()
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            running.forms[self.path] = dict(parse_qsl(form))
             self.do_GET()
 
         def log_message(self, *_: object) -> None:
@@ -117,6 +120,16 @@ def test_an_odd_answer_is_an_error_with_a_reason(
         server.log_in()
     assert len(str(caught.value)) <= 1_000
     assert str(caught.value).isprintable()
+
+
+def test_an_issuer_like_google(server: Server) -> None:
+    """It has a name of its own for the address of a code, and asks for the client's secret, which is public."""
+    client = {"client_id": "cli", "client_secret": "public"}
+    server.answers[_TOWPATH] = {"issuers": [{"name": "sso", "issuer": server.origin, **client}]}
+    server.answers[_DEVICE]["verification_url"] = server.answers[_DEVICE].pop("verification_uri")
+    assert server.log_in().address == "https://x"
+    assert server.forms[_TOKEN].items() >= client.items()
+    assert "client_secret" not in server.forms[_DEVICE]
 
 
 def test_nobody_waits_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

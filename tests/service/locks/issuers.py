@@ -21,6 +21,7 @@ async def add_issuer(
     user_claim: str = "",
     groups_claim: str = "",
     client_id: str = "",
+    client_secret: str = "",
 ) -> admin.Issuer:
     """Add the issuer to a lock service."""
     request = admin.CreateIssuerRequest(
@@ -30,6 +31,7 @@ async def add_issuer(
         user_claim=user_claim,
         groups_claim=groups_claim,
         client_id=client_id,
+        client_secret=client_secret,
     )
     return (await service.admin_peer.call(service.admin.CreateIssuer, request)).issuer
 

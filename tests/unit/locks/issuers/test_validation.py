@@ -65,6 +65,8 @@ def test_the_client_is_an_audience() -> None:
         ({"audiences": [str(n) for n in range(21)]}, "^audiences: "),
         ({"audiences": ["x" * 256]}, "^audiences: "),
         ({"client_id": "cli"}, "^user_claim: "),
+        ({"client_secret": "s"}, "^client_id: "),
+        ({"client_id": "cli", "user_claim": "email", "client_secret": "a\nb"}, "^client_secret: "),
         ({"groups_claim": "groups"}, "^user_claim: "),
         ({"user_claim": "a\nb"}, "^user_claim: "),
         ({"user_claim": "email", "groups_claim": "x" * 256}, "^groups_claim: "),

@@ -636,22 +636,26 @@ class ListSignInsResponse(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         ISSUER_FIELD_NUMBER: _builtins.int
         CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_SECRET_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         """The name."""
         issuer: _builtins.str
         """The URL."""
         client_id: _builtins.str
         """The client's id there."""
+        client_secret: _builtins.str
+        """The client's secret there, which everybody may read; empty if the issuer asks for none."""
         def __init__(
             self,
             *,
             name: _builtins.str = ...,
             issuer: _builtins.str = ...,
             client_id: _builtins.str = ...,
+            client_secret: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "issuer", b"issuer", "name", b"name"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_secret", b"client_secret", "issuer", b"issuer", "name", b"name"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

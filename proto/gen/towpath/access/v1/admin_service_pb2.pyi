@@ -5129,6 +5129,7 @@ class CreateIssuerRequest(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     USER_CLAIM_FIELD_NUMBER: _builtins.int
     GROUPS_CLAIM_FIELD_NUMBER: _builtins.int
+    CLIENT_SECRET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 of A-Z a-z 0-9 . _ @ + -."""
     url: _builtins.str
@@ -5139,6 +5140,8 @@ class CreateIssuerRequest(_message.Message):
     """The claim with the name of the user, such as "preferred_username"; empty for programs only."""
     groups_claim: _builtins.str
     """The claim with the groups of the user; empty for none."""
+    client_secret: _builtins.str
+    """The secret of the client, where the issuer asks for one; everybody who can reach a facade reads it."""
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At least one value of the claim "aud"."""
@@ -5152,10 +5155,11 @@ class CreateIssuerRequest(_message.Message):
         client_id: _builtins.str = ...,
         user_claim: _builtins.str = ...,
         groups_claim: _builtins.str = ...,
+        client_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "client_id", b"client_id", "groups_claim", b"groups_claim", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "client_id", b"client_id", "client_secret", b"client_secret", "groups_claim", b"groups_claim", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
