@@ -215,8 +215,8 @@ def _challenges(headers: Headers) -> Iterator[str]:
     Libraries of HTTP know the standard header alone, but it makes a browser ask for a password.
     """
     yield from (spoken.challenge for spoken in media_types.DIALECTS)
-    is_browser = headers.get("user-agent", "").startswith(_BROWSERS)
-    if not is_browser or media_types.is_named(headers.getlist("accept")):
+    # Whatever Accept names: a page of another site could make the browser keep a password, and use it.
+    if not headers.get("user-agent", "").startswith(_BROWSERS):
         yield "WWW-Authenticate"
 
 

@@ -54,7 +54,7 @@ _BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140
         ([], True),
         ([("Accept", "application/*, text/html;q=0.5"), ("User-Agent", "Python-urllib/3.11")], True),
         ([("Accept", GIT_LFS.media_type), ("User-Agent", "JGit/7.4.0")], True),
-        ([("Accept", GIT_LFS.media_type), ("User-Agent", _BROWSER)], True),
+        ([("Accept", GIT_LFS.media_type), ("User-Agent", _BROWSER)], False),
         ([("Accept", "*/*"), ("User-Agent", _BROWSER)], False),
     ],
 )

@@ -66,9 +66,18 @@ def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/json", "application/x-www-form-urlencoded", "nonsense", "", None]
 )
-def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_type: str | None) -> None:
-    """The service must not guess at a body whose Content-Type is neither dialect's."""
-    assert ask(alice, dialect.media_type, content_type, dialect).status_code == 415
+def test_any_other_content_type_is_415(alice: Client, content_type: str | None) -> None:
+    """The service must not guess at a body where neither the Content-Type nor Accept names a dialect."""
+    assert ask(alice, "*/*", content_type, GENERIC).status_code == 415
+
+
+@pytest.mark.parametrize("content_type", ["text/plain;charset=UTF-8", "application/x-www-form-urlencoded", None])
+def test_an_accept_that_names_a_dialect_stands_for_the_content_type(
+    alice: Client, dialect: Dialect, content_type: str | None
+) -> None:
+    """`fetch` and curl have types of their own for a text."""
+    assert ask(alice, dialect.media_type, content_type, dialect).status_code == 200
+    assert ask(alice, dialect.media_type, "text/plain; charset=latin-1", dialect).status_code == 415
 
 
 @pytest.mark.parametrize(
@@ -76,11 +85,7 @@ def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_
 )
 def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> None:
     """The service must not guess at a body on any endpoint if the Content-Type is neither dialect's."""
-    headers = [
-        ("Authorization", alice.authorization or ""),
-        ("Accept", GENERIC.media_type),
-        ("Content-Type", "text/plain"),
-    ]
+    headers = [("Authorization", alice.authorization or ""), ("Accept", "*/*"), ("Content-Type", "text/plain")]
     assert alice.send("POST", alice.base_url + path, headers=headers, content=b"{}").status_code == 415
 
 

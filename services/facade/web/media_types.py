@@ -51,6 +51,11 @@ def is_plain_json(content_type: str | None) -> bool:
     return _utf_8_type(content_type) == PLAIN_JSON
 
 
+def is_utf_8(content_type: str | None) -> bool:
+    """Return whether a Content-Type, or the lack of one, names no other charset than UTF-8."""
+    return _utf_8_type(content_type) is not None
+
+
 def _utf_8_type(content_type: str | None) -> str | None:
     """Return the media type of a Content-Type; None where it names another charset."""
     name, parameters = media_type(content_type or "")

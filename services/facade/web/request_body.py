@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason
-from services.facade.web.media_types import DIALECTS, from_content_type, is_plain_json
+from services.facade.web.media_types import DIALECTS, from_content_type, is_named, is_plain_json, is_utf_8
 from services.facade.web.schemas import Body
 
 Shape = TypeVar("Shape", bound=Body)
@@ -94,7 +94,8 @@ async def read(headers: Headers, receive: Receive, *, max_bytes: int, seconds: f
 def check_content_type(headers: Headers, *, plain_json: bool = False) -> None:
     """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8, unencoded.
 
-    With `plain_json`, the type may be `application/json` too. A request without a body needs no Content-Type.
+    With `plain_json`, the type may be `application/json` too, and any where Accept names a dialect: `fetch` and curl
+    have types of their own for a text. A request without a body needs no Content-Type.
     """
     content_type = headers.get("content-type")
     if content_type is None and not has_body(headers):
@@ -104,11 +105,14 @@ def check_content_type(headers: Headers, *, plain_json: bool = False) -> None:
         raise InvalidArgument(
             HttpReason.UNSUPPORTED_MEDIA_TYPE, "content-encoding: expected identity, or no such header"
         )
+    if is_utf_8(content_type) and is_named(headers.getlist("accept")):
+        return
     if plain_json and is_plain_json(content_type):
         return
     if from_content_type(content_type) is None:
         expected = " or ".join(dialect.media_type for dialect in DIALECTS)
-        raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {expected}, in UTF-8")
+        message = f"content-type: expected {expected}, in UTF-8; or one of them in Accept"
+        raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, message)
 
 
 async def decoded(model: type[Shape], data: bytes, check: Callable[[object], None] | None = None) -> Shape:
