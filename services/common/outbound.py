@@ -5,6 +5,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,6 +75,19 @@ async def check_location(response: httpx.Response) -> None:
     """
     if response.is_redirect:
         parse_url(response.headers.get("location", ""), response.url)
+
+
+def retry_after(value: str | None, now: datetime) -> float | None:
+    """Return the seconds of a Retry-After header, which has a number or a date; None for no such header."""
+    if value is None:
+        return None
+    if value.isascii() and value.strip().isdigit():
+        return float(value.strip()[:9])
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds())
 
 
 def are_headers(value: object) -> bool:

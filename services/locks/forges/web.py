@@ -6,14 +6,14 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import httpx
 
-from services.common.outbound import check_location, parse_url
+from services.common.outbound import check_location, parse_url, retry_after
 
 _MAX_BODY_BYTES = 1024 * 1024
 _MAX_REDIRECTS = 3
@@ -164,13 +164,8 @@ def _check_available(status: int, headers: httpx.Headers, data: bytes) -> None:
 
 def _pause_seconds(headers: httpx.Headers, default: float) -> float:
     """Return the seconds for which an answer asks to wait: Retry-After, or the time at which a limit is reset."""
-    after = headers.get("retry-after", "")
-    if after.isdecimal():
-        return float(after[:9])
-    if after:
-        try:
-            return parsedate_to_datetime(after).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return default
+    if "retry-after" in headers:
+        seconds = retry_after(headers["retry-after"], datetime.now(UTC))
+        return default if seconds is None else seconds
     reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
     return float(reset[:12]) - time.time() if reset.isdecimal() else default

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import httpx
 from standardwebhooks import Webhook
 
-from services.common.outbound import check_location
+from services.common.outbound import check_location, retry_after
 from services.locks.webhooks.addresses import ReceiverError, parse_receiver, resolve
 
 GONE = 410
@@ -34,10 +34,14 @@ class Message(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an attempt: the status, if the receiver answered, and what went wrong; empty if nothing did."""
+    """The result of an attempt: the status, if the receiver answered, and what went wrong; empty if nothing did.
+
+    `pause` is the time for which the receiver asks to wait.
+    """
 
     status: int | None
     problem: str
+    pause: timedelta = timedelta()
 
 
 class Sender:
@@ -60,25 +64,27 @@ class Sender:
         """Attempt a delivery. It succeeds if the receiver answers 2xx in time; any failure is an outcome."""
         try:
             async with asyncio.timeout(self._answer_seconds):
-                status = await self._post(message)
+                response = await self._post(message)
         except TimeoutError:
             return Outcome(None, f"no answer within {self._answer_seconds:g} s")
         except ReceiverError as error:
             return Outcome(None, str(error))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return Outcome(None, f"{type(error).__name__}: {error}"[:_MAX_PROBLEM_CHARACTERS])
+        status = response.status_code
         if 200 <= status < 300:
             return Outcome(status, "")
         redirect = ", and redirects are not followed" if 300 <= status < 400 else ""
-        return Outcome(status, f"the receiver answered {status}{redirect}")
+        seconds = retry_after(response.headers.get("retry-after"), datetime.now(UTC)) or 0.0
+        return Outcome(status, f"the receiver answered {status}{redirect}", timedelta(seconds=seconds))
 
-    async def _post(self, message: Message) -> int:
+    async def _post(self, message: Message) -> httpx.Response:
         receiver = parse_receiver(message.url, allows_private=message.allows_private)
         addresses = await resolve(receiver, allows_private=message.allows_private, executor=self._resolvers)
         return await self._post_to(addresses[:_MAX_ADDRESSES], receiver, message)
 
-    async def _post_to(self, addresses: Sequence[str], receiver: httpx.URL, message: Message) -> int:
-        """Post to the first of the addresses that can be connected to, and return the status."""
+    async def _post_to(self, addresses: Sequence[str], receiver: httpx.URL, message: Message) -> httpx.Response:
+        """Post to the first of the addresses that can be connected to, and return the answer without its body."""
         headers = _headers(receiver, message)
         tls = await self._tls_context()
         for number, address in enumerate(addresses, 1):
@@ -100,7 +106,7 @@ class Sender:
                         extensions={"sni_hostname": receiver.raw_host.decode("ascii")},
                     ) as response,
                 ):
-                    return response.status_code
+                    return response
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 if number == len(addresses):
                     raise

@@ -47,10 +47,11 @@ class Retries:
     window: timedelta = timedelta(hours=24)
     jitter: float = 0.2
 
-    def pause(self, attempts: int) -> timedelta:
-        """Return the pause after this many attempts."""
+    def pause(self, attempts: int, asked: timedelta = timedelta()) -> timedelta:
+        """Return the pause after this many attempts, at least that for which the receiver asks."""
         doubled = self.first * (1 << min(attempts - 1, 32))
-        return min(doubled, self.longest) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - no secret
+        varied = min(doubled, self.longest) * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - no secret
+        return max(varied, min(asked, self.window))
 
 
 class Worker:
@@ -137,7 +138,7 @@ class Worker:
 
     async def _record(self, claim: Claim, outcome: Outcome) -> None:
         """Record the outcome of an attempt, count it and log it."""
-        status, problem = outcome
+        status, problem, _ = outcome
         if status is not None and not problem:
             result = "delivered"
             await self._database.run(partial(deliveries.record_delivered, claim=claim, status=status))
@@ -151,7 +152,7 @@ class Worker:
                     claim=claim,
                     status=status,
                     problem=problem,
-                    pause=self._retries.pause(claim.attempts),
+                    pause=self._retries.pause(claim.attempts, outcome.pause),
                     window=self._retries.window,
                 )
             )

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from services.common.outbound import (
     check_location,
     parse_url,
     require_identity,
+    retry_after,
 )
 from services.transfer.errors import Interrupted
 
@@ -240,19 +240,6 @@ def _message_of(text: str) -> str:
         return ""
     message = answer.get("message") if isinstance(answer, dict) else None
     return "".join(c if c.isprintable() else " " for c in message[:_MAX_MESSAGE]) if isinstance(message, str) else ""
-
-
-def retry_after(value: str | None, now: datetime) -> float | None:
-    """Return the seconds of a Retry-After header, which has a number or a date; None for no such header."""
-    if value is None:
-        return None
-    if value.isascii() and value.strip().isdigit():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds())
 
 
 def origin_of(url: str) -> str:

@@ -130,6 +130,22 @@ async def test_the_fourth_attempt_has_the_id_of_the_first(
     }
 
 
+async def test_a_receiver_that_asks_to_wait(service: RunningLocks, team: Team, receiver: Receiver) -> None:
+    """Its Retry-After is kept where it is longer than the next pause."""
+    added = await _add(service, team.repository, receiver.url)
+    receiver.answers.append(answer(503, "Retry-After: 600"))
+    await service.create(team.repository_id, team.alice, "a.psd")
+    pause = "SELECT next_attempt_at - created_at > interval '590 s' FROM hook_deliveries WHERE hook_id = :id"
+
+    async def waits() -> bool:
+        [[is_long]] = await service.execute(pause, id=added.hook.id)
+        return bool(is_long)
+
+    await until_answer(True, waits)
+    await service.execute("UPDATE hook_deliveries SET next_attempt_at = now() WHERE hook_id = :id", id=added.hook.id)
+    await _all_delivered(service, added.hook.id, 1)
+
+
 async def test_a_release_tells_who_released(service: RunningLocks, team: Team, receiver: Receiver) -> None:
     """A release by force has the name of another than the owner."""
     hook = (await _add(service, team.repository, receiver.url, events=("lock.released",))).hook

@@ -9,9 +9,10 @@ from services.cli.credential_fields import parse
 from services.cli.errors import CommandError
 from services.cli.git_credentials import Credential
 from services.cli.pointers.named import Pointer, parse_pointer
+from services.common.outbound import retry_after
 from services.transfer.addresses import folder_of, is_bucket, server_url
 from services.transfer.retries import MAX_TRIES, pause
-from services.transfer.server.http import origin_of, retry_after, without_query
+from services.transfer.server.http import origin_of, without_query
 from services.transfer.server.locks import TheirLock, parse_list
 
 OID = "0123456789abcdef" * 4
