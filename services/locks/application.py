@@ -108,7 +108,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     rates = RequestRates(database, default_limit=settings.requests_per_hour)
     access = AccessServicer(database, changes, uses, refusals, sign_in, code_flow, forges, storage, rates)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
-    admin = AdminServicer(database, uses, settings, storage, pages, feed)
+    admin = AdminServicer(database, uses, settings, storage, pages, feed, discovery)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:

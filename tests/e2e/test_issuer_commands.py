@@ -3,7 +3,11 @@
 from tests.e2e.test_admin_commands import failure, text, timeless
 from tests.support.stack import Stack
 
-URL = "https://token.actions.githubusercontent.com"
+# Nobody answers there.
+URL = "http://127.0.0.1:9/github"
+SSO = "http://127.0.0.1:9/sso"
+GITHUB = "https://token.actions.githubusercontent.com"
+"""Known to serve everybody; whether it answers does not matter."""
 AUDIENCE = "https://lfs.example.org"
 
 
@@ -12,12 +16,12 @@ def test_issuers(stack: Stack) -> None:
     added = stack.towpath("issuer", "add", "github", "--issuer", URL, "--audience", AUDIENCE)
     assert timeless(added) == {"name": "github", "issuer": URL, "audiences": [AUDIENCE]}
     people = stack.towpath(
-        *("issuer", "add", "sso", "--issuer", "https://sso.example.org"),
+        *("issuer", "add", "sso", "--issuer", SSO),
         *("--client-id", "towpath", "--groups-claim", "groups"),
     )
     assert timeless(people) == {
         "name": "sso",
-        "issuer": "https://sso.example.org",
+        "issuer": SSO,
         "audiences": ["towpath"],
         "client_id": "towpath",
         "user_claim": "preferred_username",
@@ -37,7 +41,7 @@ def test_issuers(stack: Stack) -> None:
 
 def test_grants_of_issuers(stack: Stack) -> None:
     """`issuer allow|disallow|rules`."""
-    stack.towpath("issuer", "add", "github", "--issuer", URL, "--audience", AUDIENCE)
+    stack.towpath("issuer", "add", "github", "--issuer", GITHUB, "--audience", AUDIENCE)
     allow = ("issuer", "allow", "github", "demo/assets", "--role")
     grant = stack.towpath(*allow, "write", "--claim", "repository=acme/film", "--claim", "environment=x=y")
     assert timeless(grant) == {
@@ -64,7 +68,7 @@ def test_grants_of_issuers(stack: Stack) -> None:
 
 def test_groups_of_issuers(stack: Stack) -> None:
     """`issuer map|unmap` name what is missing."""
-    stack.towpath("issuer", "add", "sso", "--issuer", "https://sso.example.org", "--client-id", "towpath")
+    stack.towpath("issuer", "add", "sso", "--issuer", SSO, "--client-id", "towpath")
     assert "there is no issuer none" in failure(stack, "issuer", "map", "none", "value", "group")
     assert "has no claim of groups" in failure(stack, "issuer", "map", "sso", "value", "group")
     assert "there is no group none" in failure(stack, "issuer", "unmap", "sso", "value", "none")

@@ -11,7 +11,7 @@ from services.cli.admin.records import ROLES
 from services.cli.connection import Target
 from services.cli.errors import CommandError
 from services.cli.options import Data, Json, Repository, Server, Yes, confirm
-from services.cli.output import show_record, show_records, show_removal
+from services.cli.output import cell, show_record, show_records, show_removal
 
 app = typer.Typer(
     help="Issuers of JSON Web Tokens (OpenID Connect): where people sign in, and programs of a continuous integration.",
@@ -74,7 +74,7 @@ def add_issuer(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Accept the tokens of an issuer."""
+    """Accept the tokens of an issuer, which is asked for its keys at once: what it lacks is told."""
     by_default = "preferred_username" if client_id or groups_claim else ""
     request = pb.CreateIssuerRequest(
         name=name,
@@ -84,9 +84,14 @@ def add_issuer(
         client_secret=client_secret,
         user_claim=by_default if user_claim is None else user_claim,
         groups_claim=groups_claim,
+        check=True,
     )
     response = Target(data, server).ask(lambda admin: admin.CreateIssuer, request)
     show_record(issuer_record(response.issuer), as_json=as_json)
+    if response.keys:
+        typer.echo(f"The issuer publishes {response.keys} keys for signatures.", err=True)
+    for problem in response.problems:
+        typer.echo(f"warning: {cell(problem)}", err=True)
 
 
 @app.command("list")

@@ -25,7 +25,7 @@ class IssuerUnavailableError(Exception):
 
 
 class Endpoints(NamedTuple):
-    """The URLs at which people sign in and codes are redeemed, empty where there is none that may be used.
+    """The URLs at which people sign in and codes are redeemed or given out, empty where there is none to be used.
 
     `names_itself` says that an issuer puts its URL into each authorization response (RFC 9207).
     """
@@ -34,6 +34,7 @@ class Endpoints(NamedTuple):
     token: str
     scopes: frozenset[str] = frozenset()
     names_itself: bool = False
+    device: str = ""
 
 
 class Metadata(NamedTuple):
@@ -130,6 +131,7 @@ def _endpoints(found: object, issuer_url: str) -> Endpoints:
         _endpoint(document, "token_endpoint", issuer_url),
         names,
         document.get("authorization_response_iss_parameter_supported") is True,
+        _endpoint(document, "device_authorization_endpoint", issuer_url),
     )
 
 

@@ -118,6 +118,21 @@ async def test_a_code_counts_once(service: RunningLocks, provider: OidcProvider,
     assert (await authenticate(service, given.secret)).user_name == given.user_name
 
 
+async def test_what_an_issuer_lacks_is_told_when_it_is_added(service: RunningLocks, issuer: Issuer, team: Team) -> None:
+    """An operator knows of it before the first person fails to sign in."""
+
+    async def added(name: str, url: str) -> admin.CreateIssuerResponse:
+        request = admin.CreateIssuerRequest(name=name, url=url, client_id=CLIENT, user_claim="name", check=True)
+        return await service.admin_peer.call(service.admin.CreateIssuer, request)
+
+    found = await added(f"sso-{team.repository_id}", issuer.url)
+    assert (found.keys, len(found.problems)) == (1, 1)
+    assert "device_authorization_endpoint" in found.problems[0]
+    wrong = await added(f"wrong-{team.repository_id}", f"{issuer.url}/wrong")
+    assert (wrong.keys, len(wrong.problems)) == (0, 1)
+    assert "404" in wrong.problems[0]
+
+
 async def test_the_url_for_the_browser(sign_in: BrowserSignIn, issuer: Issuer) -> None:
     """It goes on with the query of the endpoint, and asks for scopes that the issuer has, and for no refresh token."""
     parts = urlsplit(await sign_in.start())
@@ -186,15 +201,18 @@ async def test_an_issuer_that_is_none(sign_in: BrowserSignIn, issuer: Issuer, te
         assert other.requests == issuer.requests == []
 
 
-async def test_a_code_is_redeemed_by_a_public_client(sign_in: BrowserSignIn, issuer: Issuer) -> None:
-    """No secret is sent, and neither is the nonce."""
+@pytest.mark.parametrize("client", [{"client_id": CLIENT}, {"client_id": CLIENT, "client_secret": "public"}])
+async def test_a_code_is_redeemed(service: RunningLocks, issuer: Issuer, team: Team, client: dict[str, str]) -> None:
+    """No secret is sent but that which the issuer asks a public client for, and no nonce."""
+    sign_in = BrowserSignIn(service, f"sso-{team.repository_id}")
+    await add_issuer(service, issuer, sign_in.issuer, user_claim="preferred_username", **client)
     token = issuer.token(aud=CLIENT, azp=CLIENT, nonce=sign_in.nonce, preferred_username="erin")
     issuer.token_answer = (200, {"id_token": token, "access_token": "opaque"})
     given = await sign_in.finish("a-code")
     assert issuer.redeemed == [
         {
             "grant_type": "authorization_code",
-            "client_id": CLIENT,
+            **client,
             "code": "a-code",
             "redirect_uri": REDIRECT_URI,
             "code_verifier": sign_in.verifier,

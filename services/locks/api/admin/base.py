@@ -20,6 +20,7 @@ from services.locks.api.messages import user_message
 from services.locks.api.token_callers import check_administrator, token_caller
 from services.locks.audit.recorder import ADMIN, acting, record
 from services.locks.events.feed import LockFeed
+from services.locks.issuers.discovery import Discovery
 from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
 from services.locks.repositories import find_repository
@@ -43,6 +44,7 @@ class Handlers(AdminServiceServicer):
     storage: StorageClient
     lock_pages: LockPages
     feed: LockFeed
+    discovery: Discovery
 
     async def check_still_administrator(self, context: Context) -> None:
         """Check the token of a call that takes long once more; `TokenCallers` has admitted it at its beginning.

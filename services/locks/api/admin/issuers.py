@@ -1,5 +1,6 @@
 """AdminService: issuers of JSON Web Tokens, their groups and their grants."""
 
+from collections.abc import Iterator
 from functools import partial
 
 from towpath.access.v1 import admin_service_pb2 as pb
@@ -8,8 +9,19 @@ from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.admin.grants import role_of
 from services.locks.api.issuer_messages import issuer_grant_message, issuer_message, new_issuer_of
 from services.locks.issuers import table
+from services.locks.issuers.discovery import Endpoints, IssuerUnavailableError
 from services.locks.models import User
 from services.locks.validation import check_name, check_repository_name
+
+
+def _sign_in_problems(endpoints: Endpoints) -> Iterator[str]:
+    for name, url, how in (
+        ("token_endpoint", endpoints.token, "there"),
+        ("authorization_endpoint", endpoints.authorization, "with a browser"),
+        ("device_authorization_endpoint", endpoints.device, "with `towpath login`"),
+    ):
+        if not url:
+            yield f"it names no {name} that may be used: nobody can sign in {how}"
 
 
 class IssuerHandlers(Handlers):
@@ -17,9 +29,20 @@ class IssuerHandlers(Handlers):
 
     @administrator_only
     async def CreateIssuer(self, request: pb.CreateIssuerRequest, _administrator: User) -> pb.CreateIssuerResponse:
-        """Add an issuer."""
+        """Add an issuer; if it is asked for, tell what the issuer answers now."""
         issuer = await self.database.run(partial(table.create_issuer, new=new_issuer_of(request)))
-        return pb.CreateIssuerResponse(issuer=issuer_message(table.IssuerWithRules(issuer)))
+        response = pb.CreateIssuerResponse(issuer=issuer_message(table.IssuerWithRules(issuer)))
+        if not request.check:
+            return response
+        try:
+            found = await self.discovery.read(issuer.url)
+        except IssuerUnavailableError as error:
+            response.problems.append(f"its keys cannot be read, and its tokens are refused until they can: {error}")
+        else:
+            response.keys = len(found.keys)
+            if issuer.client_id:
+                response.problems.extend(_sign_in_problems(found.endpoints))
+        return response
 
     @administrator_only
     async def ListIssuers(self, _request: pb.ListIssuersRequest, _administrator: User) -> pb.ListIssuersResponse:

@@ -5130,6 +5130,7 @@ class CreateIssuerRequest(_message.Message):
     USER_CLAIM_FIELD_NUMBER: _builtins.int
     GROUPS_CLAIM_FIELD_NUMBER: _builtins.int
     CLIENT_SECRET_FIELD_NUMBER: _builtins.int
+    CHECK_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 of A-Z a-z 0-9 . _ @ + -."""
     url: _builtins.str
@@ -5142,6 +5143,8 @@ class CreateIssuerRequest(_message.Message):
     """The claim with the groups of the user; empty for none."""
     client_secret: _builtins.str
     """The secret of the client, where the issuer asks for one; everybody who can reach a facade reads it."""
+    check: _builtins.bool
+    """Whether to ask the issuer for its keys at once, which takes five seconds at most."""
     @_builtins.property
     def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At least one value of the claim "aud"."""
@@ -5156,10 +5159,11 @@ class CreateIssuerRequest(_message.Message):
         user_claim: _builtins.str = ...,
         groups_claim: _builtins.str = ...,
         client_secret: _builtins.str = ...,
+        check: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "client_id", b"client_id", "client_secret", b"client_secret", "groups_claim", b"groups_claim", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "check", b"check", "client_id", b"client_id", "client_secret", b"client_secret", "groups_claim", b"groups_claim", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -5172,18 +5176,28 @@ class CreateIssuerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ISSUER_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    keys: _builtins.int
+    """The number of keys for signatures that it publishes; 0 if it was not asked, or they cannot be read now."""
     @_builtins.property
     def issuer(self) -> Global___Issuer:
         """The issuer."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What does not work with the issuer as it answers now, in a sentence each."""
 
     def __init__(
         self,
         *,
         issuer: Global___Issuer | None = ...,
+        keys: _builtins.int = ...,
+        problems: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer", "keys", b"keys", "problems", b"problems"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
