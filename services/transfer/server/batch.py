@@ -3,7 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel, Field, ValidationError
@@ -41,15 +42,16 @@ class _Error(BaseModel):
 
 
 class _Entry(BaseModel):
-    oid: str
     actions: dict[str, _Action] | None = None
+    # The name of `actions` before git-lfs 2.0, which some servers still have.
+    links: dict[str, _Action] | None = Field(None, alias="_links")
     error: _Error | None = None
 
 
 class _Answer(BaseModel):
     transfer: str | None = None
     hash_algo: str | None = None
-    objects: list[_Entry] | None = None
+    objects: list[Any] | None = None
 
 
 class Action(NamedTuple):
@@ -106,48 +108,55 @@ class BatchClient:
         return self._read(operation, pointers, answer)
 
     def _read(self, operation: Operation, pointers: Sequence[Pointer], answer: _Answer) -> Answer:
-        entries = {entry.oid: entry for entry in answer.objects or ()}
+        dictionaries = [entry for entry in answer.objects or () if isinstance(entry, dict)]
+        entries = {oid: entry for entry in dictionaries if isinstance(oid := entry.get("oid"), str)}
         actions: dict[str, Mapping[str, Action]] = {}
         problems: dict[str, ObjectProblem] = {}
         for pointer in pointers:
-            entry = entries.get(pointer.oid)
-            if entry is not None and entry.error is not None and entry.error.code in _TEMPORARY:
-                raise Interrupted(f"{self.url}: {entry.error.code}: {entry.error.message[:200]}")
-            found = {name: self._action(action) for name, action in ((entry and entry.actions) or {}).items()}
-            problem = _problem_of(entry, operation, found)
-            if problem is not None:
-                problems[pointer.oid] = problem
+            found = self._read_entry(operation, entries.get(pointer.oid))
+            if isinstance(found, ObjectProblem):
+                problems[pointer.oid] = found
             else:
                 actions[pointer.oid] = found
         return Answer(actions, problems)
 
-    def _action(self, action: _Action) -> Action:
+    def _read_entry(self, operation: Operation, told: object) -> Mapping[str, Action] | ObjectProblem:
+        """Return the actions of an entry, or what is wrong with it. Raises `Interrupted` for an error that passes."""
+        if told is None:
+            return ObjectProblem(Kind.FAILED, "the server says nothing about it")
         try:
-            url = parse_url(action.href)
+            entry = _Entry.model_validate(told)
+            if entry.error is not None:
+                message = f"{entry.error.code}: {entry.error.message[:200]}"
+                if entry.error.code in _TEMPORARY:
+                    raise Interrupted(f"{self.url}: {message}")
+                kind = Kind.MISSING if entry.error.code in _MISSING else Kind.FAILED
+                return ObjectProblem(kind, f"the server says {message}")
+            actions = {name: self._action(action) for name, action in (entry.actions or entry.links or {}).items()}
+        except ValidationError:
+            return ObjectProblem(Kind.FAILED, "what the server says of it is none of the protocol")
+        except ValueError as error:
+            return ObjectProblem(Kind.FAILED, f"the server answers with {error}")
+        # lfs-test-server offers an upload of what it is asked for and does not have.
+        if operation == "download" and "download" not in actions:
+            return ObjectProblem(Kind.MISSING, "the server does not have it")
+        return actions
+
+    def _action(self, action: _Action) -> Action:
+        """Return an action, whose address may be relative to that of the batch. Raises ValueError for a bad one."""
+        try:
+            url = parse_url(action.href, httpx.URL(f"{self.url}/objects/batch"))
         except httpx.InvalidURL:
             url = httpx.URL()
         if url.scheme not in ("http", "https") or not url.host:
-            raise CommandError(f"{self.url}: the batch answers with an address that is not http or https")
+            raise ValueError("an address that is not http or https")
         headers = action.header or {}
         if not are_headers(headers):
-            raise CommandError(f"{self.url}: the batch answers with headers that are not of printable ASCII")
+            raise ValueError("headers that are not of printable ASCII")
         if url.scheme == "http" and self.url.startswith("https://"):
-            raise CommandError(
-                f"{self.url}: the batch answers with an address of {origin_of(action.href)}, without TLS"
-            )
-        return Action(action.href, headers, time.monotonic() + _seconds_of(action) - _MARGIN_SECONDS)
-
-
-def _problem_of(entry: _Entry | None, operation: Operation, actions: Mapping[str, Action]) -> ObjectProblem | None:
-    if entry is not None and entry.error is not None:
-        kind = Kind.MISSING if entry.error.code in _MISSING else Kind.FAILED
-        return ObjectProblem(kind, f"the server says {entry.error.code}: {entry.error.message[:200]}")
-    if entry is None:
-        return ObjectProblem(Kind.FAILED, "the server says nothing about it")
-    # lfs-test-server offers an upload of what it is asked for and does not have.
-    if operation == "download" and "download" not in actions:
-        return ObjectProblem(Kind.MISSING, "the server does not have it")
-    return None
+            raise ValueError(f"an address of {origin_of(str(url))}, without TLS")
+        href = action.href if urlsplit(action.href).scheme else str(url)
+        return Action(href, headers, time.monotonic() + _seconds_of(action) - _MARGIN_SECONDS)
 
 
 def _seconds_of(action: _Action) -> float:

@@ -2,11 +2,13 @@
 
 import asyncio
 import gzip
+import json
 import subprocess
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from services.cli.pointers.named import Pointer
 from services.common.outbound import Destinations, LedAstrayError
 from services.transfer.errors import Kind, ObjectProblem
 from services.transfer.retries import repeated
+from services.transfer.server.batch import BatchClient
 from services.transfer.server.http import Http, Refused, _target_of
 from services.transfer.server.locks import list_locks
 from services.transfer.server.objects import ServerSink, ServerSource
@@ -212,23 +215,45 @@ async def test_an_object_of_another_size(http: Http, server: ScriptedServer) -> 
         (b'{"objects": 1}', "the answer to the batch is none of the protocol"),
         (b'{"transfer": "tus", "objects": []}', "expected the transfer basic"),
         (b'{"hash_algo": "sha512", "objects": []}', "expected the transfer basic and the hash sha256"),
-        (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "file:///etc/passwd"}}}]}', "not http or https"),
-        (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "http://[x/"}}}]}', "not http or https"),
-        (b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "https://xn--/"}}}]}', "not http or https"),
-        (
-            b'{"objects": [{"oid": "%b", "actions": {"download": {"href": "http://h", "header": {"X": "\xc3\xa9"}}}}]}',
-            "headers that are not of printable ASCII",
-        ),
         (b"[" * 100_000, "the answer is no JSON object"),
         (b" " * (16 * 1024**2 + 1), "expected an answer of at most"),
     ],
 )
 async def test_nonsense(http: Http, server: ScriptedServer, body: bytes, expected: str) -> None:
     """It is told what was expected, and nothing is done."""
-    told = body % POINTER.oid.encode() if b"%b" in body else body
-    server.answer("/objects/batch", Told(200, body=told))
+    server.answer("/objects/batch", Told(200, body=body))
     with pytest.raises(CommandError, match=expected):
         await read(ServerSource(http, server.url))
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"actions": {"download": {"href": "file:///etc/passwd"}}}, "not http or https"),
+        ({"actions": {"download": {"href": "http://[x/"}}}, "not http or https"),
+        ({"actions": {"download": {"href": "https://xn--/"}}}, "not http or https"),
+        ({"actions": {"download": {"href": "http://h", "header": {"X": "é"}}}}, "headers that are not of printable"),
+        ({"actions": {"download": 5}}, "none of the protocol"),
+        ({"error": "gone"}, "none of the protocol"),
+    ],
+)
+async def test_one_bad_entry(http: Http, server: ScriptedServer, members: dict[str, Any], expected: str) -> None:
+    """It is a problem of its object, and the other objects have their actions."""
+    other = Pointer(oid_of(b"other"), 5)
+    good = {"oid": other.oid, "actions": {"download": {"href": "https://h/other"}}}
+    told = {"objects": [{"oid": POINTER.oid, **members}, 5, {"oid": []}, good]}
+    server.answer("/objects/batch", Told(200, body=json.dumps(told).encode()))
+    answer = await BatchClient(http, server.url).ask("download", [POINTER, other])
+    assert expected in answer.problems[POINTER.oid].message
+    assert answer.actions[other.oid]["download"].href == "https://h/other"
+
+
+async def test_an_entry_as_old_servers_write_it(http: Http, server: ScriptedServer) -> None:
+    """Its actions are `_links`, and an address may lack the server."""
+    entry = {"oid": POINTER.oid, "_links": {"download": {"href": "../object"}}}
+    server.answer("/objects/batch", Told(200, body=json.dumps({"objects": [entry]}).encode()))
+    server.answer("/object", Told(200, body=DATA))
+    assert await read(ServerSource(http, server.url)) == DATA
 
 
 async def test_silence_about_an_object(http: Http, server: ScriptedServer) -> None:
