@@ -11,6 +11,11 @@ from services.ssh.pkt_line import Message, Writer
 _BAD_REQUEST, _CREATED, _CONFLICT = 400, 201, 409
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _FILTERS = ("path", "id", "cursor", "limit")
+# The advice of the lock service does not work here: git-lfs sends no force over SSH.
+_FORCE = "`git lfs unlock --force` removes it"
+_FORCE_BY_HTTP = (
+    "git-lfs sends no force over SSH: `git -c lfs.sshtransfer=never lfs unlock --force` removes it, or steal it"
+)
 
 
 class Locks:
@@ -38,7 +43,10 @@ class Locks:
         if not _ID.fullmatch(lock_id):
             raise Refused(_BAD_REQUEST, "id: expected the id of a lock")
         body = {"force": message.arguments.get("force") == "true", **_ref_of(message)}
-        _, answer = await self._repository.call("POST", f"locks/{lock_id}/unlock", body)
+        try:
+            _, answer = await self._repository.call("POST", f"locks/{lock_id}/unlock", body)
+        except Refused as error:
+            raise Refused(error.status, error.message.replace(_FORCE, _FORCE_BY_HTTP)) from error
         await self._writer.answer(200, *_fields(answer["lock"]))
 
     async def list_page(self, message: Message) -> None:

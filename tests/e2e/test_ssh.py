@@ -156,6 +156,9 @@ def test_push_clone_and_lock(site: Site, tmp_path: Path, mode: str) -> None:
     taken = second.lfs("lock", path, check=False)
     assert taken.returncode != 0
     assert "alice" in taken.stdout + taken.stderr or "lock" in taken.stderr
+    if mode == "always":
+        # git-lfs sends no force there.
+        assert "lfs.sshtransfer=never" in second.lfs("unlock", "--force", path, check=False).stderr
     second.commit({path: content("of bob", 100)})
     second.git("config", "lfs.locksverify", "true")
     pushed = second.git("push", check=False)
