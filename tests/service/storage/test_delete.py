@@ -17,7 +17,7 @@ from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 MISSING, REMOVED = pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 WAITING = "SELECT count(*), count(*) FILTER (WHERE due_at > now() + interval '30 minutes') FROM storage.discards"
-"""How many names wait to be discarded, and how many of them for long."""
+"""The number of names that wait to be discarded, and of those that wait for long."""
 
 
 @pytest.fixture

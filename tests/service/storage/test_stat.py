@@ -61,7 +61,7 @@ async def test_no_oracle_across_repositories(storage: RunningStorage) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "short by a byte", "long by a byte", "a folder", "a FIFO"])
 async def test_traps_6_and_36_lost_bytes_can_be_written_again(storage: RunningStorage, damage: str) -> None:
-    """What a reader finds lost is kept, DAMAGED, logged as an error, and healed by an upload (trap-6, trap-36)."""
+    """Bytes that a reader finds lost are kept, DAMAGED, logged as errors, and healed by an upload (trap-6, trap-36)."""
     content = os.urandom(1000)
     oid = await storage.write(1, content)
     DAMAGE[damage](storage.path(oid))
