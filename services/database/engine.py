@@ -7,13 +7,17 @@ from typing import Any
 from asyncpg import IntegrityConstraintViolationError
 from pydantic import SecretStr
 from sqlalchemy import event
-from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from services.common.observability import tracing
 from services.database.sessions import CONNECT_SECONDS, Sessions
+from services.database.url import DatabaseUrl
+
+DRIVER = "postgresql+asyncpg://"
+"""The URL of every engine: it names the driver alone, which gets the rest as `DatabaseUrl.arguments`."""
 
 STATEMENT_SECONDS = 10.0
 
@@ -24,20 +28,6 @@ READ_ONLY = "25006"
 def role_of(schema: str) -> str:
     """Return the role that owns a service's schema and that its connections act as."""
     return f"towpath_{schema}"
-
-
-def parse_url(url: SecretStr) -> URL:
-    """Return the URL of a database, for the asyncpg driver.
-
-    Raises ValueError, without repeating the password, unless it is a `postgresql://` or `postgres://` URL.
-    """
-    try:
-        parsed = make_url(url.get_secret_value())
-    except Exception as error:  # SQLAlchemy and its plugins raise errors of any type, with the URL in them
-        raise ValueError("database url: expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
-    if parsed.get_backend_name() not in ("postgresql", "postgres"):
-        raise ValueError(f"database url: expected postgresql://..., got {parsed.drivername}://...")
-    return parsed.set(drivername="postgresql+asyncpg")
 
 
 def sqlstate_of(error: BaseException | None) -> str:
@@ -65,7 +55,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
     Its pool has at most `pool_size` connections; a caller waits for a connection at most `CONNECT_SECONDS`.
     """
     engine = create_async_engine(
-        parse_url(url),
+        DRIVER,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=CONNECT_SECONDS,
@@ -74,7 +64,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         pool_pre_ping=False,
         # Tracebacks are logged, and must not contain values.
         hide_parameters=True,
-        connect_args=_connect_args(schema),
+        connect_args=_connect_args(url, schema),
     )
     event.listen(engine.sync_engine, "handle_error", _end_read_only)
     if tracing.is_on():
@@ -91,7 +81,7 @@ async def driver_connection(url: SecretStr, *, schema: str) -> AsyncIterator[Any
     On exit the connection is terminated, even if a statement still runs on it.
     """
     engine = create_async_engine(
-        parse_url(url), poolclass=NullPool, hide_parameters=True, connect_args=_connect_args(schema)
+        DRIVER, poolclass=NullPool, hide_parameters=True, connect_args=_connect_args(url, schema)
     )
     async with engine.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -101,12 +91,13 @@ async def driver_connection(url: SecretStr, *, schema: str) -> AsyncIterator[Any
             driver.terminate()
 
 
-def _connect_args(schema: str) -> dict[str, Any]:
+def _connect_args(url: SecretStr, schema: str) -> dict[str, Any]:
     session = f"""
         SET ROLE "{role_of(schema)}"; SET search_path = "{schema}";
         SET statement_timeout = {STATEMENT_SECONDS * 1000:.0f}; SET idle_in_transaction_session_timeout = 60000
     """
     return {
+        **DatabaseUrl.parse(url).arguments(),
         "async_creator_fn": Sessions(session).open,
         "timeout": CONNECT_SECONDS,
         "command_timeout": STATEMENT_SECONDS,

@@ -18,9 +18,10 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 from services.common.errors import Reason, Unavailable
 from services.common.migration_versions import known_versions
 from services.database.concurrent_indexes import build_indexes
-from services.database.engine import parse_url, role_of
+from services.database.engine import DRIVER, role_of
 from services.database.sessions import CONNECT_SECONDS, Sessions
 from services.database.transactions import is_transient
+from services.database.url import DatabaseUrl
 from services.database.versions import (
     OLDEST_SERVICE_COLUMN,
     RESTORING,
@@ -61,9 +62,10 @@ def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
     A statement takes at most ten minutes.
     """
     return create_async_engine(
-        parse_url(url),
+        DRIVER,
         pool_size=_POOL_SIZE,
         connect_args={
+            **DatabaseUrl.parse(url).arguments(),
             "async_creator_fn": Sessions().open,
             "timeout": CONNECT_SECONDS,
             "command_timeout": _STATEMENT_SECONDS,
@@ -84,7 +86,7 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
     """
     engine = create_operator_engine(url, "migrate")
     try:
-        await _reach(engine, wait_seconds)
+        await _reach(engine, DatabaseUrl.parse(url).place, wait_seconds)
         async with engine.begin() as connection:
             await connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
             await _take_turn(connection)
@@ -105,7 +107,7 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
         await engine.dispose()
 
 
-async def _reach(engine: AsyncEngine, seconds: float) -> None:
+async def _reach(engine: AsyncEngine, place: str, seconds: float) -> None:
     """Wait until Postgres accepts connections, because it may still be starting."""
     attempts = AsyncRetrying(
         retry=retry_if_exception(is_transient),
@@ -121,8 +123,7 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
                     pass
     except Exception as error:  # all but transient errors are raised as they are
         if is_transient(error):
-            where = engine.url.render_as_string(hide_password=True)
-            raise Unavailable(Reason.UNAVAILABLE, f"the database {where} does not answer: {error}") from error
+            raise Unavailable(Reason.UNAVAILABLE, f"the database {place} does not answer: {error}") from error
         raise
 
 

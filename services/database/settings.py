@@ -3,7 +3,7 @@
 from pydantic import Field, SecretStr
 
 from services.common.settings import ServiceSettings
-from services.database.engine import parse_url
+from services.database.url import DatabaseUrl
 
 
 class DatabaseSettings(ServiceSettings):
@@ -14,12 +14,9 @@ class DatabaseSettings(ServiceSettings):
     )
 
     def with_password(self, url: SecretStr) -> SecretStr:
-        """Return the URL with the password, as `postgresql://...`; unchanged if it has one, or if none is set.
+        """Return the URL with the password that is set, if it has none.
 
-        Raises the errors of `parse_url`.
+        Raises the errors of `DatabaseUrl.parse`.
         """
-        parsed = parse_url(url)
-        if self.database_password is None or parsed.password is not None:
-            return url
-        whole = parsed.set(drivername="postgresql", password=self.database_password.get_secret_value())
-        return SecretStr(whole.render_as_string(hide_password=False))
+        parsed = DatabaseUrl.parse(url)
+        return url if self.database_password is None else parsed.with_password(self.database_password).render()

@@ -21,8 +21,9 @@ from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.client import ServiceClient
-from services.database.engine import create_engine, parse_url
+from services.database.engine import create_engine
 from services.database.transactions import Database
+from services.database.url import DatabaseUrl
 from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
 from services.locks.models import SCHEMA
@@ -53,7 +54,7 @@ class RunningLocks:
     @property
     def database(self) -> str:
         """The name of the database."""
-        return parse_url(self.database_url).database or ""
+        return DatabaseUrl.parse(self.database_url).database or ""
 
     @asynccontextmanager
     async def open_database(self, *, pool_size: int = 1) -> AsyncIterator[Database]:

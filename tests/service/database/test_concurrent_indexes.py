@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from pydantic import SecretStr
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from services.database.engine import parse_url
-from services.database.migrations import migrate, upgrade
+from services.database.migrations import create_operator_engine, migrate, upgrade
 from services.storage.index.schema import SCHEMA
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -32,7 +30,7 @@ ADD_MANY = """
 @pytest.fixture
 async def connection(database_url: SecretStr) -> AsyncIterator[asyncpg.Connection]:
     """A connection to a database with the tables of the version before the indexes."""
-    engine = create_async_engine(parse_url(database_url))
+    engine = create_operator_engine(database_url, "test")
     async with engine.begin() as upgraded:
         await upgrade(upgraded, SCHEMA, "0011")
     await engine.dispose()
@@ -61,7 +59,7 @@ async def test_uploads_go_on_while_an_index_is_built(database_url: SecretStr, co
 
 async def test_few_objects_have_the_indexes_at_once(database_url: SecretStr, connection: asyncpg.Connection) -> None:
     """The migration itself builds them then, and so it does in a restore, however many objects there are."""
-    engine = create_async_engine(parse_url(database_url))
+    engine = create_operator_engine(database_url, "test")
     for count, restoring, built in ((10_001, "false", None), (10_001, "true", ALL), (10_000, "false", ALL)):
         await connection.execute(ADD_MANY, count)
         async with engine.connect() as upgraded:

@@ -17,10 +17,11 @@ from services.common.errors import Unavailable
 from services.common.lifecycle import cancel_and_wait
 from services.common.migration_versions import newest_version
 from services.database import transactions
-from services.database.engine import create_engine, parse_url
+from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.statement import Statement
 from services.database.transactions import Database
+from services.database.url import DatabaseUrl
 from services.database.versions import Schema, version_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until_answer
@@ -281,5 +282,5 @@ async def test_an_outage_ends_as_unavailable(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
     """The error says what was expected and repeats no secret."""
     with pytest.raises(ValueError, match="database url: expected postgresql://") as caught:
-        parse_url(SecretStr(url))
+        DatabaseUrl.parse(SecretStr(url))
     assert "hidden" not in str(caught.value)

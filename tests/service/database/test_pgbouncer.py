@@ -9,9 +9,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from services.database.engine import create_engine, driver_connection, parse_url
+from services.database.engine import create_engine, driver_connection
 from services.database.migrations import create_operator_engine, migrate
 from services.database.sessions import SharedSessionsError
+from services.database.url import DatabaseUrl
 from services.locks.models import SCHEMA
 from tests.support.pgbouncer import running_pgbouncer
 from tests.support.postgres import TestPostgres
@@ -104,7 +105,7 @@ async def test_parameters_are_those_of_the_session(postgres: TestPostgres, datab
 @pytest.mark.parametrize("stay", [True, False])
 async def test_session_mode_is_not_refused(postgres: TestPostgres, database_url: SecretStr, *, stay: bool) -> None:
     """Whatever other clients do, also where another database of the same PgBouncer has another mode."""
-    name = parse_url(database_url).database
+    name = DatabaseUrl.parse(database_url).database
     databases = f"[databases]\n{name} = host={postgres.postgres.sockets} pool_mode=session"
     async with pooled(postgres, database_url, databases, mode="transaction") as url, others(url, stay=stay):
         for _ in range(_STARTS):

@@ -13,9 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
-from services.database.engine import create_engine, parse_url
+from services.database.engine import create_engine
 from services.database.statement import Statement
 from services.database.transactions import Database
+from services.database.url import DatabaseUrl
 from tests.support.health import NOT_SERVING, health, wait_serving
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
@@ -63,7 +64,7 @@ async def test_a_session_that_stays_read_only_ends(
     database_url: SecretStr, postgres: TestPostgres, by_driver: bool
 ) -> None:
     """One thing that it refuses to write is enough, and is repeated on a new connection."""
-    name = parse_url(database_url).database
+    name = DatabaseUrl.parse(database_url).database
     await postgres.execute("CREATE ROLE towpath_public NOLOGIN")
     await postgres.execute("CREATE TABLE written (number int); GRANT ALL ON written TO public", database=name or "")
     database = Database(create_engine(database_url, schema="public", pool_size=4))
@@ -89,7 +90,7 @@ async def test_a_session_that_stays_read_only_ends(
 
 async def test_the_url_says_which_servers_are_wanted(database_url: SecretStr, postgres: TestPostgres) -> None:
     """With `target_session_attrs=read-write` a read-only server counts as one that does not answer."""
-    name = parse_url(database_url).database
+    name = DatabaseUrl.parse(database_url).database
     url = SecretStr(f"{database_url.get_secret_value()}&target_session_attrs=read-write")
     await postgres.execute("CREATE ROLE towpath_postgres_wanted NOLOGIN")
     database = Database(create_engine(url, schema="postgres_wanted", pool_size=1))

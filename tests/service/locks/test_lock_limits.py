@@ -7,8 +7,8 @@ import pytest
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, Reason, ResourceExhausted
-from services.database.engine import parse_url
 from services.database.migrations import create_operator_engine, upgrade
+from services.database.url import DatabaseUrl
 from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused, running_locks
@@ -133,7 +133,7 @@ async def test_pages_have_no_more_bytes_than_the_setting_says(service: RunningLo
 async def test_what_stood_before_is_counted(postgres: TestPostgres) -> None:
     """A migration finds the locks that the version before has made."""
     url = await postgres.create_database(empty=True)
-    database = parse_url(url).database or ""
+    database = DatabaseUrl.parse(url).database or ""
     engine = create_operator_engine(url, "test")
     async with engine.begin() as connection:
         await upgrade(connection, SCHEMA, "0003")

@@ -5,10 +5,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from services.database.engine import parse_url
-from services.database.migrations import migrate
+from services.database.migrations import create_operator_engine, migrate
 from services.storage.index.models import SCHEMA_NAME
 from services.storage.index.schema import SCHEMA
 
@@ -32,7 +30,7 @@ async def test_migrated_tables_equal_the_models(database_url: SecretStr) -> None
     """Migrations must make the tables of the models, and a second run must change nothing."""
     await migrate(database_url, SCHEMA)
     await migrate(database_url, SCHEMA)
-    engine = create_async_engine(parse_url(database_url))
+    engine = create_operator_engine(database_url, "test")
     try:
         async with engine.connect() as connection:
             assert await connection.run_sync(_differences) == []

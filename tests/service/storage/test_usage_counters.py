@@ -11,12 +11,11 @@ import pytest
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.concurrency import periodic
-from services.database.engine import parse_url
-from services.database.migrations import migrate, upgrade
+from services.database.migrations import create_operator_engine, migrate, upgrade
 from services.storage.capacity import quota, usage_keeper
 from services.storage.index import bins, usage
 from services.storage.index.schema import SCHEMA
@@ -176,7 +175,7 @@ async def test_objects_in_two_stores_count_once(storage: RunningStorage, sql: Sq
 @pytest.mark.empty_database
 async def test_what_was_held_before_the_migration_is_counted(database_url: SecretStr, sql: Sql, tmp_path: Path) -> None:
     """Objects of the version before count, tombstones do not; growth begins with the migration."""
-    engine = create_async_engine(parse_url(database_url))
+    engine = create_operator_engine(database_url, "test")
     try:
         async with engine.begin() as connection:
             await upgrade(connection, SCHEMA, "0008")
