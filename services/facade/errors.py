@@ -1,5 +1,6 @@
 """Mapping of gRPC statuses and reasons to HTTP statuses, and the rendering of every error answer."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
@@ -86,6 +87,8 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, grpc.StatusCode.DEADLINE_EXCEEDED): 504,
 }
 _OTHERWISE = 500
+# Of 501, 507 and 509 the line of the request tells enough: the client asked for too much.
+_LEVELS = {500: logging.ERROR, 502: logging.ERROR, 503: logging.WARNING, 504: logging.WARNING}
 # The status that nginx logs for a client that has disconnected; nobody receives it.
 _CLIENT_CLOSED_REQUEST = 499
 
@@ -131,14 +134,16 @@ class ErrorRenderer:
     def answer(self, error: Exception, scope: Scope) -> Response:
         """Return the answer to a request that failed; log a `ServiceError` that is not the client's fault.
 
-        The caller logs any other error, or raises it again.
+        What another service is at fault for, or its absence for a moment, is a warning. The caller logs any other
+        error, or raises it again.
         """
         if isinstance(error, ClientDisconnected):
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
         if not isinstance(error, ServiceError):
             return self.render(ServiceError(Reason.INTERNAL, "internal error"), scope)
-        if http_status(error, _area_of(scope)) >= _OTHERWISE:
-            _log.error("request failed", status=error.status.name, reason=error.reason, message=error.message)
+        level = _LEVELS.get(http_status(error, _area_of(scope)))
+        if level is not None:
+            _log.log(level, "request failed", status=error.status.name, reason=error.reason, message=error.message)
         return self.render(error, scope)
 
     def tell(self, error: ServiceError, scope: Scope) -> tuple[int, str]:

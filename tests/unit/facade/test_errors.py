@@ -7,6 +7,7 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.responses import Response
+from structlog.testing import capture_logs
 from towpath.locks.v1 import lock_service_pb2
 
 from services.common.errors import (
@@ -27,7 +28,7 @@ from services.common.errors import (
 )
 from services.common.observability import request_id
 from services.facade.errors import Area, ErrorRenderer, http_status
-from services.facade.web.error_reasons import HttpReason, invalid_reply
+from services.facade.web.error_reasons import ClientDisconnected, HttpReason, invalid_reply
 from services.facade.web.media_types import DIALECTS, GIT_LFS, Dialect
 
 ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
@@ -103,6 +104,28 @@ def test_every_error_has_the_error_body_of_the_dialect(
     assert response.headers["content-type"] == dialect.media_type
     assert set(body) == {"message", "request_id"}
     assert body["request_id"] == "request-1"
+
+
+@pytest.mark.parametrize(
+    ("error", "levels"),
+    [
+        (ServiceError(Reason.INTERNAL, ""), ["error"]),
+        (invalid_reply("Call", ""), ["error"]),
+        (Unavailable(Reason.UNAVAILABLE, ""), ["warning"]),
+        (ServiceError(grpc.StatusCode.CANCELLED.name, ""), ["warning"]),
+        (ResourceExhausted(Reason.STORAGE_FULL, ""), []),
+        (ResourceExhausted(Reason.BANDWIDTH_EXCEEDED, ""), []),
+        (Unimplemented(Reason.UNIMPLEMENTED, ""), []),
+        (ClientDisconnected(), []),
+    ],
+    ids=str,
+)
+def test_what_is_logged(error: Exception, levels: list[str]) -> None:
+    """A client that leaves, or asks for too much, is no fault of ours; a service that restarts is no error."""
+    renderer = ErrorRenderer(realm="Towpath", documentation_url=None)
+    with capture_logs() as lines:
+        renderer.answer(error, {"type": "http", "headers": [], "state": {"area": Area.BATCH}})
+    assert [line["log_level"] for line in lines] == levels
 
 
 def test_no_upload_is_answered_401_or_422() -> None:
