@@ -20,6 +20,7 @@ from services.storage.index.removal_feed import RemovalFeed
 from services.storage.index.uses import ReadRecorder
 from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
+from services.storage.stores.recently_asked import RecentlyAsked
 from services.storage.stores.registry import StoreRegistry
 
 MAX_COLLECTIONS = 4
@@ -58,5 +59,7 @@ class StorageContext:
     collection_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COLLECTIONS))
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be blobs to which nothing refers any more."""
+    recently_asked: RecentlyAsked = field(default_factory=RecentlyAsked)
+    """The direct uploads for whose bytes a store was asked a moment ago."""
     copy_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a store may lack blobs that another store has."""

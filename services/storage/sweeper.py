@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
+from services.storage.direct.unconfirmed import give_up_expired
 from services.storage.garbage.collect import drop_left_collections
 from services.storage.index import contents, objects, partial_uploads
 from services.storage.index.contents import BlobLocation
@@ -75,9 +76,9 @@ class Sweeper:
         async def work(connection: AsyncConnection) -> None:
             ended = [name for name in await contents.ongoing(connection, writer.id) if name not in writer.names]
             await contents.give_up(connection, ended)
-            await contents.give_up_expired(connection)
 
         await self._context.database.run(work)
+        await give_up_expired(self._context)
 
     async def _gone(self, connection: AsyncConnection) -> set[int]:
         others = [writer for writer in await contents.writers(connection) if writer != self._context.writer_lease.id]

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from itertools import repeat
 from typing import Any
 
 import grpc
@@ -31,7 +30,7 @@ from services.storage.api.partial_uploads import PartialUploadCalls, append_hand
 from services.storage.api.usage_service import UsageHandlers
 from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
-from services.storage.direct.sign import sign_found, sign_objects
+from services.storage.direct.sign import sign_objects, stat_and_sign
 from services.storage.intent import Intent
 from services.storage.objects.bin import purge_object
 from services.storage.objects.copy_between_repositories import copy_objects
@@ -39,7 +38,6 @@ from services.storage.objects.delete import delete_object, delete_repository, re
 from services.storage.objects.lists import list_objects
 from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.objects.read import open_object
-from services.storage.objects.stat import stat_objects
 from services.storage.objects.write import write_object
 from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.uploads.shared_memory import messages_of
@@ -88,17 +86,14 @@ class StorageService(GarbageCalls, PartialUploadCalls, UsageHandlers):
         seconds = validation.not_negative("expires_in", request.expires_in)
         moment = self._context.removal_feed.moment() if intent is Intent.READ else None
         user_id = validation.user_id(request.user_id)
-        stats = await stat_objects(self._context, repository_id, keys, intent, seconds=seconds, user_id=user_id)
-        signed = (
-            await sign_found(self._context, repository_id, keys, stats, intent, seconds=seconds, user_id=user_id)
-            if seconds
-            else repeat(None)
+        stats, signed = await stat_and_sign(
+            self._context, repository_id, keys, intent, seconds=seconds, user_id=user_id
         )
         is_signed = self._context.stores.primary.direct.includes(intent)
         response = pb.BatchStatObjectsResponse(is_signed=is_signed, is_resumable=self._is_resumable(intent))
         place = pb.BatchStatObjectsResponse.Place(**moment._asdict()) if moment is not None else None
         disks = disks_of(self._context) if moment is not None else ()
-        for stat, address in zip(stats, signed, strict=False):
+        for stat, address in zip(stats, signed, strict=True):
             if place is not None:
                 place.suffix = suffix_on_disk(disks, stat.locations)
             add_stat(response, stat, address, place)

@@ -10,11 +10,12 @@ from services.storage.backends.signing import SignedUrl, Signer
 from services.storage.blob_names import new_name
 from services.storage.capacity.reservations import ANNOUNCED_SECONDS
 from services.storage.context import StorageContext
+from services.storage.direct.unconfirmed import confirm_arrived
 from services.storage.errors import repository_deleted, store_gone
 from services.storage.index import client_uploads, objects
 from services.storage.index.contents import BlobLocation
 from services.storage.intent import Intent
-from services.storage.objects.stat import ObjectKey, ObjectStat, Status, announce
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status, announce, stat_objects
 from services.storage.stores.registry import Store
 
 _log = get_logger(__name__)
@@ -57,22 +58,25 @@ async def sign_objects(
     return [signed.get(key) for key in keys]
 
 
-async def sign_found(
+async def stat_and_sign(
     context: StorageContext,
     repository_id: int,
     keys: Sequence[ObjectKey],
-    stats: Sequence[ObjectStat],
     intent: Intent,
     *,
     seconds: int,
     user_id: int | None = None,
-) -> list[SignedUrl | None]:
-    """Return signed URLs as `sign_objects` does, for keys of which `stat_objects` has just returned `stats`.
+) -> tuple[list[ObjectStat], Sequence[SignedUrl | None]]:
+    """Return an answer for each key as `stat_objects` does, and for `seconds`, if not 0, a signed URL or None.
 
-    All are None if the store does not answer. Raises what BatchStatObjects documents.
+    Uploads that clients brought to the store and have not confirmed are confirmed first. All URLs are None if the store
+    does not answer. Raises what BatchStatObjects documents.
     """
-    if not context.stores.primary.direct.includes(intent):
-        return [None] * len(keys)
+    if intent is not Intent.NONE:
+        await confirm_arrived(context, repository_id, [key.oid for key in keys])
+    stats = await stat_objects(context, repository_id, keys, intent, seconds=seconds, user_id=user_id)
+    if not seconds or not context.stores.primary.direct.includes(intent):
+        return stats, [None] * len(keys)
     answered = list(zip(keys, stats, strict=True))
     moved = Status.PRESENT if intent is Intent.READ else Status.MISSING
     wanted = {
@@ -85,8 +89,8 @@ async def sign_found(
         signed = await _sign(context, repository_id, wanted, held, intent, seconds, user_id)
     except Unavailable as error:
         _log.warning("bytes are relayed: nothing can be signed for the moment", message=error.message)
-        return [None] * len(keys)
-    return [signed.get(key) for key in keys]
+        return stats, [None] * len(keys)
+    return stats, [signed.get(key) for key in keys]
 
 
 async def _sign(

@@ -1,19 +1,36 @@
 """SQL of direct uploads. Each function runs in the transaction of its connection."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, String, cast, exists, func, literal, select
+from sqlalchemy import ARRAY, BigInteger, String, cast, exists, func, literal, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.storage.blob_names import oid_of
 from services.storage.index import advisory_locks
-from services.storage.index.contents import BlobLocation
+from services.storage.index.contents import LATE, BlobLocation
 from services.storage.index.models import OngoingUpload, StoreRecord
 
 MAX_UNCONFIRMED = 5_000
 """The most direct uploads of a user in a repository that are not confirmed."""
+
+
+class Unconfirmed(NamedTuple):
+    """A direct upload that was announced and not confirmed; `user_id` is 0 for a user who is not known."""
+
+    repository_id: int
+    name: str
+    size: int
+    user_id: int
+
+    @property
+    def oid(self) -> str:
+        """The oid of the object."""
+        return oid_of(self.name)
+
 
 # `.` and the character after it: all blob names of an oid sort between the two.
 _FIRST, _LAST = ".", "/"
@@ -77,3 +94,35 @@ async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, 
         .limit(limit)
     )
     return [BlobLocation(*row) for row in await connection.execute(statement)]
+
+
+async def pending(
+    connection: AsyncConnection, repository_id: int, oids: Collection[str], *, limit: int
+) -> list[Unconfirmed]:
+    """Return the newest upload of each of these objects that is not confirmed, of `limit` objects at most."""
+    statement = text("""
+        SELECT DISTINCT ON (asked.oid) one.repository_id, one.name, one.size, one.user_id
+        FROM unnest(CAST(:oids AS text[])) AS asked (oid)
+        JOIN storage.uploads AS one ON one.name > asked.oid || '.' AND one.name < asked.oid || '/'
+        WHERE one.repository_id = :repository_id AND one.size IS NOT NULL
+        ORDER BY asked.oid, one.expires_at DESC LIMIT :limit
+    """)
+    values = {"oids": list(oids), "repository_id": repository_id, "limit": limit}
+    return [Unconfirmed(*row) for row in await connection.execute(statement, values)]
+
+
+async def expired(connection: AsyncConnection, *, limit: int) -> list[Unconfirmed]:
+    """Return uploads that were not confirmed within a day after their end, the oldest first."""
+    statement = (
+        select(
+            col(OngoingUpload.repository_id),
+            col(OngoingUpload.name),
+            func.coalesce(col(OngoingUpload.size), 0),
+            func.coalesce(col(OngoingUpload.user_id), 0),
+        )
+        .where(col(OngoingUpload.expires_at) <= func.now() - LATE)
+        .order_by(col(OngoingUpload.expires_at))
+        .limit(limit)
+    )
+    rows = await connection.execute(statement)
+    return [Unconfirmed(repository_id or 0, name, size, user) for repository_id, name, size, user in rows]

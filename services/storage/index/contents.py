@@ -42,11 +42,11 @@ FIRST_STORE_ID = 1
 _CLAIM_SECONDS = 15
 """The time for which no other sweep claims the same blobs; if the sweeping process is killed, they stay that long."""
 
-_LATE = datetime.timedelta(days=1)
+LATE = datetime.timedelta(days=1)
 """The longest that a PUT may last after its URL expires, if the client began it in time."""
 
 # The time until which a client can write the blob with its signed URL; NULL for blobs that this service writes.
-_writable_until = (col(OngoingUpload.expires_at) + _LATE).label("writable_until")
+_writable_until = (col(OngoingUpload.expires_at) + LATE).label("writable_until")
 
 # The columns that a row of either table passes on to `discards`.
 _UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until)
@@ -181,7 +181,7 @@ async def commit(connection: AsyncConnection, arrived: Sequence[UploadedBlob]) -
     """
     store_ids, oids, names, replaces, seconds = zip(*arrived, strict=True)
     values = {"store_ids": store_ids, "oids": oids, "names": names, "replaces": replaces, "seconds": seconds}
-    return list((await connection.execute(_COMMIT, {**values, "late": _LATE})).scalars())
+    return list((await connection.execute(_COMMIT, {**values, "late": LATE})).scalars())
 
 
 async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
@@ -227,12 +227,6 @@ async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
     """Abandon those of the uploads `names` that are still pending, and return their number."""
     given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == any_of(names))
     return await _discard(connection, given_up.returning(*_UPLOAD), in_seconds=0)
-
-
-async def give_up_expired(connection: AsyncConnection) -> int:
-    """Abandon direct uploads that were not confirmed in time, and return their number."""
-    expired = delete(OngoingUpload).where(col(OngoingUpload.expires_at) <= func.now() - _LATE)
-    return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
 
 
 async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, limit: int) -> list[BlobLocation]:

@@ -321,18 +321,36 @@ async def test_addresses_end_when_they_are_asked_to(direct: DirectStorage) -> No
         assert httpx.URL(signed.url).params["X-Amz-Expires"] == str(most)
 
 
-async def test_what_is_not_confirmed_is_swept_a_day_after_its_end(direct: DirectStorage, tables: Tables) -> None:
-    """A request that began in time may last; then the bytes go."""
+@pytest.mark.parametrize("intent", [READ, WRITE])
+async def test_what_has_arrived_is_held_without_a_confirmation(
+    direct: DirectStorage, intent: pb.Intent.ValueType
+) -> None:
+    """A client that never confirms has its objects as soon as anybody asks for them."""
+    repository, data, absent = new_repository(), some_bytes(), some_bytes()
+    await direct.upload_url(repository, absent)
+    assert await direct.put(await direct.upload_url(repository, data), data) == 200
+    asked = [(oid_of(brought), len(brought)) for brought in (data, absent)]
+    answer = await direct.service.stat(repository, *asked, intent=intent)
+    assert [stat.status for stat in answer.objects] == [PRESENT, MISSING]
+    assert await direct.service.read(repository, oid_of(data)) == data
+
+
+async def test_what_has_not_arrived_is_swept_a_day_after_its_end(direct: DirectStorage, tables: Tables) -> None:
+    """A request that began in time may last; then the store is asked once more, and the name goes."""
     repository, data, kept = new_repository(), some_bytes(), some_bytes()
-    for brought in (data, kept):
+    late = some_bytes()
+    await direct.upload_url(repository, data)
+    for brought in (kept, late):
         assert await direct.put(await direct.upload_url(repository, brought), brought) == 200
-    await tables("uploads", data).set("expires_at = now() - interval '25 hours'")
+    for ended in (data, late):
+        await tables("uploads", ended).set("expires_at = now() - interval '25 hours'")
     await tables("uploads", kept).set("expires_at = now() - interval '23 hours'")
     # Whatever wants a sweep.
     await direct.service.delete(repository, await direct.bring(repository, some_bytes()))
-    await until_answer([], lambda: direct.stored(data))
+    await until_answer("", lambda: tables("uploads", data).get("name"))
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
     await direct.confirm(repository, kept)
+    assert await direct.service.statuses(repository, oid_of(late)) == [PRESENT]
 
 
 async def test_what_is_put_again_after_its_removal_is_removed_again(direct: DirectStorage, tables: Tables) -> None:
