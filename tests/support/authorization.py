@@ -37,7 +37,9 @@ class _Form(HTMLParser):
 
 async def authorize(url: str, *, redirect_uri: str, user: str, password: str) -> dict[str, str]:
     """Sign in and consent at an authorization URL; return the parameters of the address to which the issuer leads."""
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as browser:
+    # On a machine that stands still for seconds, the provider may be closing a connection that was idle.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, limits=limits) as browser:
         answer = await browser.get(url)
         for _ in range(_MAX_STEPS):
             if answer.is_redirect:
