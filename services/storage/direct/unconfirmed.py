@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 
-from services.common.errors import ServiceError, Unavailable
+from services.common.errors import Reason, ServiceError
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
@@ -21,6 +21,8 @@ _MAX_ASKED = 1_000
 _MAX_CONCURRENCY = 16
 _SECONDS = 5.0
 _BATCH = 100
+# The answers by which an upload is over. Any other error, such as a deadline, says nothing of its bytes.
+_OVER = (Reason.OBJECT_NOT_FOUND, Reason.OBJECT_REMOVED, Reason.QUOTA_EXCEEDED, Reason.REPOSITORY_NOT_FOUND)
 
 _log = get_logger(__name__)
 
@@ -46,23 +48,20 @@ async def confirm_arrived(context: StorageContext, repository_id: int, oids: Col
         async with free:
             try:
                 await _confirm(context, upload)
-            except Unavailable as error:
+            except ServiceError as error:
                 _log.warning("a direct upload cannot be looked for", name=upload.name, message=error.message)
 
-    async def look_for_all() -> None:
-        async with asyncio.TaskGroup() as looking:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SECONDS), asyncio.TaskGroup() as looking:
             for upload in found:
                 looking.create_task(look(upload))
-
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_SECONDS):
-            await look_for_all()
 
 
 async def give_up_expired(context: StorageContext) -> None:
     """Abandon direct uploads that were not confirmed in time, after a last look for their bytes.
 
-    Uploads to a store that does not answer are kept for the next time.
+    An upload of which nothing is found out, because its store does not answer or the commit fails, is kept for the next
+    time.
     """
     while expired := await context.database.run(partial(client_uploads.expired, limit=_BATCH)):
         names = await _lost(context, expired)
@@ -77,7 +76,7 @@ async def _lost(context: StorageContext, expired: Sequence[Unconfirmed]) -> list
     for upload in expired:
         try:
             await _confirm(context, upload)
-        except Unavailable as error:
+        except ServiceError as error:
             _log.warning("a direct upload is not given up yet", name=upload.name, message=error.message)
         else:
             names.append(upload.name)
@@ -85,12 +84,13 @@ async def _lost(context: StorageContext, expired: Sequence[Unconfirmed]) -> list
 
 
 async def _confirm(context: StorageContext, upload: Unconfirmed) -> None:
-    """Confirm an upload, unless it has not arrived, has no room, or was removed since. Raises `Unavailable`."""
+    """Confirm an upload, unless it has not arrived, has no room, or was removed since.
+
+    Raises the other errors of `confirm_object`, after which nobody knows.
+    """
+    header = UploadHeader(upload.repository_id, upload.oid, upload.size, upload.user_id or None)
     try:
-        await confirm_object(
-            context, UploadHeader(upload.repository_id, upload.oid, upload.size, upload.user_id or None)
-        )
-    except Unavailable:
-        raise
-    except ServiceError:
-        return
+        await confirm_object(context, header)
+    except ServiceError as error:
+        if error.reason not in _OVER:
+            raise
