@@ -134,7 +134,7 @@ class BatchClient:
                 return ObjectProblem(kind, f"the server says {message}")
             actions = {name: self._action(action) for name, action in (entry.actions or entry.links or {}).items()}
         except ValidationError:
-            return ObjectProblem(Kind.FAILED, "what the server says of it is none of the protocol")
+            return ObjectProblem(Kind.FAILED, "its entry in the answer does not follow the protocol")
         except ValueError as error:
             return ObjectProblem(Kind.FAILED, f"the server answers with {error}")
         # lfs-test-server offers an upload of what it is asked for and does not have.

@@ -233,8 +233,8 @@ async def test_nonsense(http: Http, server: ScriptedServer, body: bytes, expecte
         ({"actions": {"download": {"href": "http://[x/"}}}, "not http or https"),
         ({"actions": {"download": {"href": "https://xn--/"}}}, "not http or https"),
         ({"actions": {"download": {"href": "http://h", "header": {"X": "é"}}}}, "headers that are not of printable"),
-        ({"actions": {"download": 5}}, "none of the protocol"),
-        ({"error": "gone"}, "none of the protocol"),
+        ({"actions": {"download": 5}}, "does not follow the protocol"),
+        ({"error": "gone"}, "does not follow the protocol"),
     ],
 )
 async def test_one_bad_entry(http: Http, server: ScriptedServer, members: dict[str, Any], expected: str) -> None:
