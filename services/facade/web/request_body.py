@@ -94,8 +94,8 @@ async def read(headers: Headers, receive: Receive, *, max_bytes: int, seconds: f
 def check_content_type(headers: Headers, *, plain_json: bool = False) -> None:
     """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8, unencoded.
 
-    With `plain_json`, the type may be `application/json` too, and any where Accept names a dialect: `fetch` and curl
-    have types of their own for a text. A request without a body needs no Content-Type.
+    With `plain_json`, the type may be `application/json` too. Where Accept names a dialect, any type is taken: `fetch`
+    and curl have types of their own for a text. A request without a body needs no Content-Type.
     """
     content_type = headers.get("content-type")
     if content_type is None and not has_body(headers):
